@@ -1,0 +1,46 @@
+"""bfq: expressive one-step policies from logged data.
+
+Bootstrapped Flow Q-Learning and the methods it is compared with, on one data type, under one evaluation
+protocol, trained as one compiled program.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bfq.api import Result, evaluate, train
+    from bfq.data import Dataset, from_arrays, load_dataset
+    from bfq.deploy.policy import Policy, load_policy
+    from bfq.errors import BadInput
+
+_HOMES = {
+    "train": "bfq.api",
+    "evaluate": "bfq.api",
+    "Result": "bfq.api",
+    "Dataset": "bfq.data",
+    "from_arrays": "bfq.data",
+    "load_dataset": "bfq.data",
+    "Policy": "bfq.deploy.policy",
+    "load_policy": "bfq.deploy.policy",
+    "BadInput": "bfq.errors",
+}
+
+__all__ = [
+    "BadInput",
+    "Dataset",
+    "Policy",
+    "Result",
+    "evaluate",
+    "from_arrays",
+    "load_dataset",
+    "load_policy",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used, so that `bfq --help` does not wait for JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bfq' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

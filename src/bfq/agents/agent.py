@@ -1,0 +1,132 @@
+"""The contract of an agent, and the registry that finds them.
+
+An agent is a module of this package that ends with `AGENT = Agent(...)`. Its numeric hyperparameters
+(the `float` fields of its Config) are leaves of a pytree: each member of a population may have its own.
+Everything else in the Config is structure and is shared.
+"""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.errors import BadInput, unknown
+
+Metrics = dict[str, Float[Array, ""]]
+
+
+class Batch(NamedTuple):
+    """A batch of transitions as an agent sees them: normalised observations, actions in [−1, 1]."""
+
+    observations: Float[Array, "b s"]
+    actions: Float[Array, "b a"]
+    rewards: Float[Array, " b"]
+    next_observations: Float[Array, "b s"]
+    masks: Float[Array, " b"]  # 0 where the future must not be bootstrapped
+
+
+class Spec(NamedTuple):
+    """The sizes of the problem."""
+
+    observation_dim: int
+    action_dim: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Acting:
+    """How a trained agent turns its network into an action: part of every score's protocol."""
+
+    candidates: int = 1  # N: actions drawn for each state
+    selection: str = "argmax"  # which of them is taken: argmax | softmax, by the target critic
+    softmax_weight: float = 1.0  # w in softmax(w · Q)
+    temperature: float = 1.0  # factor on the initial noise
+    policy: str = "ema"  # ema | online
+
+
+class Agent(NamedTuple):
+    """A method: its configuration, and how it begins, learns and acts."""
+
+    name: str
+    title: str
+    config: Callable[..., Any]
+    init: Callable[[PRNGKeyArray, Spec, Any], Any]
+    update: Callable[[Any, Batch, PRNGKeyArray, Any], tuple[Any, Metrics]]
+    act: Callable[[Any, Float[Array, "b s"], PRNGKeyArray, Any, Acting], Float[Array, "b a"]]
+
+
+C = TypeVar("C")
+
+
+@dataclass_transform(frozen_default=True)
+def hyperparameters(cls: type[C]) -> type[C]:
+    """Makes a dataclass a frozen configuration whose float fields are pytree leaves and the rest static."""
+    data_class = dataclasses.dataclass(frozen=True)(cls)
+    numeric = [f.name for f in dataclasses.fields(data_class) if f.type is float]  # type: ignore[arg-type]
+    static = [f.name for f in dataclasses.fields(data_class) if f.name not in numeric]  # type: ignore[arg-type]
+    return jax.tree_util.register_dataclass(data_class, data_fields=numeric, meta_fields=static)
+
+
+def numeric_fields(config: Any) -> list[str]:
+    """The hyperparameters that a population may vary."""
+    return [f.name for f in dataclasses.fields(config) if f.type is float]
+
+
+def configure(agent: Agent, values: dict[str, Any]) -> Any:
+    """The agent's Config with some values replaced, each checked for its name and type."""
+    default = agent.config()
+    fields = {f.name: f for f in dataclasses.fields(default)}
+    for name, value in values.items():
+        if name not in fields:
+            raise unknown(f"hyperparameter of {agent.name}", name, fields)
+        values = {**values, name: _typed(agent.name, name, value, fields[name].type)}
+    config = dataclasses.replace(default, **values)
+    check = getattr(config, "check", None)
+    if check is not None:
+        check()
+    return config
+
+
+def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
+    """The value as the field's type, or a sentence saying why not."""
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    return value
+
+
+def _words(kind: Any) -> str:
+    return {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}[kind]
+
+
+def one_of(name: str, value: str, choices: Any) -> None:
+    """Refuses a word that is not among a setting's choices."""
+    if value not in choices:
+        raise unknown(name, value, choices)
+
+
+@cache
+def _registry() -> dict[str, Agent]:
+    package = importlib.import_module("bfq.agents")
+    found = (importlib.import_module(f"bfq.agents.{m.name}") for m in pkgutil.iter_modules(package.__path__))
+    agents = [module.AGENT for module in found if hasattr(module, "AGENT")]
+    return {agent.name: agent for agent in agents}
+
+
+def agent_names() -> list[str]:
+    """Every agent there is, by name."""
+    return sorted(_registry())
+
+
+def get_agent(name: str) -> Agent:
+    """The agent of that name, or a sentence with the nearest one."""
+    if name not in _registry():
+        raise unknown("agent", name, _registry())
+    return _registry()[name]

@@ -1,0 +1,130 @@
+"""Behaviour cloning (BC): imitation of the data, without a critic.
+
+for each update:
+    draw (s, a) from the data
+    gaussian:       θ ← Adam on −log N(a; μ_θ(s), σ_θ² I)        σ learnt; or 1, as the FQL family has it
+    deterministic:  θ ← Adam on ‖tanh μ_θ(s) − a‖²
+    flow:           θ ← Adam on ‖v_θ(a_t, t; s) − (ε − a)‖²      conditional flow matching
+act: the mean; or K Euler steps a ← a − v_θ(a, t; s)/K from noise at t = 1 to t = 0
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, learning_rate
+from bfq.flow.maps import boundary_loss
+from bfq.flow.solvers import euler
+from bfq.nets.layers import ACTIVATIONS
+from bfq.nets.mlp import MLP
+from bfq.nets.velocity import ARCHITECTURES, Velocity
+
+KINDS = ("gaussian", "deterministic", "flow")
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of BC."""
+
+    steps: int = 1_000_000  # updates
+    batch_size: int = 256  # transitions an update
+    kind: str = "gaussian"  # gaussian | deterministic | flow
+    unit_std: bool = False  # gaussian: σ = 1 (FQL family) instead of a learnt σ a dimension
+    flow_steps: int = 10  # flow: K, Euler steps of acting
+    learning_rate: float = 3e-4  # Adam
+    schedule: str = "constant"  # constant | cosine
+    discount: float = 0.99  # γ; BC does not use it, reports do
+    activation: str = "relu"  # of the gaussian and the deterministic policy
+    width: int = 256  # units of a hidden layer
+    depth: int = 2  # hidden layers
+    architecture: str = "embedded"  # flow: embedded | residual | raw_time
+    time_scale: int = 100  # flow: factor on t before its sinusoidal embedding
+
+    def check(self) -> None:
+        """Refuses words that are no choice."""
+        one_of("kind", self.kind, KINDS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("activation", self.activation, ACTIVATIONS)
+        one_of("architecture", self.architecture, ARCHITECTURES)
+
+
+class Gaussian(eqx.Module):
+    """μ_θ(s) from an MLP and one σ for each action dimension."""
+
+    mean: MLP
+    log_std: Float[Array, " a"]
+
+
+class State(NamedTuple):
+    """The policy, its moments, and the number of updates."""
+
+    policy: Learner
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """A random policy of the chosen kind."""
+    policy: Any
+    if config.kind == "flow":
+        policy = ARCHITECTURES[config.architecture](key, *spec, config.width, config.depth, config.time_scale)
+    else:
+        mean = MLP(key, spec.observation_dim, spec.action_dim, config.width, config.depth, config.activation)
+        policy = Gaussian(mean, jnp.zeros(spec.action_dim))
+    return State(learning.learner(policy), jnp.zeros((), jnp.int32))
+
+
+def gaussian_loss(policy: Gaussian, batch: Batch, unit_std: bool) -> Float[Array, ""]:
+    """−E log N(a; μ(s), σ²I), without its constant."""
+    log_std = jnp.zeros_like(policy.log_std) if unit_std else jnp.clip(policy.log_std, -5.0, 2.0)
+    z = (batch.actions - policy.mean(batch.observations)) * jnp.exp(-log_std)
+    return (0.5 * jnp.square(z) + log_std).sum(-1).mean()
+
+
+def deterministic_loss(policy: Gaussian, batch: Batch) -> Float[Array, ""]:
+    """E ‖tanh μ(s) − a‖², mean over action dimensions."""
+    return jnp.square(jnp.tanh(policy.mean(batch.observations)) - batch.actions).mean()
+
+
+def flow_loss(policy: Velocity, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+    """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²: the boundary loss at r = t."""
+    noise_key, time_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, batch.actions.shape)
+    t = jax.random.uniform(time_key, batch.rewards.shape)
+    return boundary_loss(policy, batch.actions, noise, t, t, batch.observations)
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One gradient step on the loss of the chosen kind."""
+
+    def loss(policy: Any) -> tuple[Array, None]:
+        if config.kind == "flow":
+            return flow_loss(policy, batch, key), None
+        if config.kind == "deterministic":
+            return deterministic_loss(policy, batch), None
+        return gaussian_loss(policy, batch, config.unit_std), None
+
+    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    policy, value, _ = descend(state.policy, loss, rate)
+    return State(policy, state.step + 1), {"bc_loss": value}
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """The mean action; the flow policy integrates from temperature · N(0, I) in K steps."""
+    policy = state.policy.params
+    if config.kind == "flow":
+        noise = acting.temperature * jax.random.normal(key, (len(observations), policy.action_dim))
+        action = euler(lambda x, t: policy(x, t, t, observations), noise, config.flow_steps)
+    else:
+        action = policy.mean(observations)
+        action = jnp.tanh(action) if config.kind == "deterministic" else action
+    return jnp.clip(action, -1.0, 1.0)
+
+
+AGENT = Agent("bc", "Behaviour cloning", Config, init, update, act)

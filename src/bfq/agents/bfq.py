@@ -1,0 +1,200 @@
+"""Bootstrapped Flow Q-Learning (BFQ), the paper's method.
+
+    initialise the policy's velocity v_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    for each update:
+        draw (s, a, r, s′) from the data
+        # policy evaluation
+        a′ = clip(ε′ − v_θ′(ε′, 0, 1; s′))                    one call of the EMA policy
+        y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′ for the max-Q backup)
+        φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
+        # policy improvement
+        L_bnd  = ‖v_θ(a_t, t − Δ, t; s) − (ε − a)‖²            short displacements are the velocity's
+        L_comp = ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖²       long ones are composed
+        a^π = clip(ε″ − v_θ(ε″, 0, 1; s))                      one call, so no backpropagation through time
+        θ  ← Adam on λ L_bnd + (1 − λ) L_comp − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|
+        # targets
+        θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
+
+Where the paper leaves a choice open, the switch says so; docs/method.md lists them all.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, due, learning_rate, towards
+from bfq.flow.maps import TimeRule, bootstrap_loss, one_step
+from bfq.flow.times import COMPOSITION_TIMES
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics
+from bfq.nets.velocity import ARCHITECTURES, Velocity
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of BFQ; floats may differ from member to member of a population."""
+
+    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule
+    batch_size: int = 256  # transitions an update
+
+    # Behaviour: L_BC = λ L_bnd + (1 − λ) L_comp
+    boundary_ratio: float = 0.5  # λ
+    max_offset: float = 1e-3  # Δ_max
+    mixing: str = "split"  # split | update (the paper's ξ) | both: three estimates of one loss
+    time_rule: str = (
+        "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
+    )
+    full_span_share: float = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
+    preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
+
+    # Value
+    eta: float = 1.0  # η, the strength of value guidance
+    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean (FQL family)
+    discount: float = 0.99  # γ
+    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
+    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
+
+    # Optimisation
+    learning_rate: float = 3e-4  # Adam, for policy and critics
+    schedule: str = "cosine"  # cosine to 0 over `steps` | constant
+    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
+
+    # Targets
+    critic_target_rate: float = 0.005  # ρ for φ′
+    critic_target_every: int = 1  # updates between two moves of φ′
+    policy_target_rate: float = 0.005  # ρ for θ′
+    policy_target_every: int = 5  # updates between two moves of θ′
+    policy_target_start: int = 1000  # first update at which θ′ moves
+
+    # Networks
+    architecture: str = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
+    width: int = 256  # units of a hidden layer of the policy
+    depth: int = 3  # hidden layers of the policy (residual: blocks)
+    time_scale: int = 100  # factor on t and r before their sinusoidal embedding
+    critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
+    critic_width: int = 256  # units of a hidden layer of a critic
+    critic_depth: int = 3  # hidden layers of a critic
+
+    def check(self) -> None:
+        """Refuses words that are no choice."""
+        one_of("mixing", self.mixing, ("split", "update", "both"))
+        one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
+        one_of("guidance", self.guidance, values.GUIDANCES)
+        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("architecture", self.architecture, ARCHITECTURES)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    policy: Learner  # θ
+    policy_target: Velocity  # θ′
+    critics: Learner  # φ
+    critics_target: Critics  # φ′
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    make = ARCHITECTURES[config.architecture]
+    policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
+    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    zero = jnp.zeros((), jnp.int32)
+    return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
+
+
+def sample(
+    policy: Velocity, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, temperature: float
+) -> Float[Array, "b a"]:
+    """a = clip(π_θ(ε, 0, 1; s)), ε ~ temperature · N(0, I)."""
+    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
+    return one_step(policy, noise, observations, config.preconditioned)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
+    next_values = values.backup_values(
+        state.critics_target,
+        lambda s, k: sample(state.policy_target, s, k, config, temperature=1.0),
+        batch.next_observations,
+        key,
+        config.backup_samples,
+    )
+    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, config.aggregation)
+    q = critics(batch.observations, batch.actions)
+    return values.critic_loss(q, target), {"q": q.mean()}
+
+
+def policy_loss(
+    policy: Velocity, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
+    bc_key, action_key, critic_key = jax.random.split(key, 3)
+    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share)
+    bc_loss, parts = bootstrap_loss(
+        policy,
+        batch.actions,
+        batch.observations,
+        bc_key,
+        config.boundary_ratio,
+        config.mixing,
+        times,
+        config.preconditioned,
+    )
+    actions = sample(policy, batch.observations, action_key, config, temperature=1.0)
+    q = critics(batch.observations, actions)
+    value = values.guidance(q, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of critics, policy and targets, in that order."""
+    critic_key, policy_key = jax.random.split(key)
+    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    critics, q_loss, q_metrics = descend(
+        state.critics, lambda phi: critic_loss(phi, state, batch, critic_key, config), rate
+    )
+    policy, pi_loss, pi_metrics = descend(
+        state.policy,
+        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
+        rate,
+        config.clip_norm,
+    )
+    policy_rate = config.policy_target_rate * due(
+        state.step, config.policy_target_every, config.policy_target_start
+    )
+    critic_rate = config.critic_target_rate * due(state.step, config.critic_target_every)
+    new = State(
+        policy,
+        towards(state.policy_target, policy.params, policy_rate),
+        critics,
+        towards(state.critics_target, critics.params, critic_rate),
+        state.step + 1,
+    )
+    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """One network call an action; with N candidates, the target critics choose among N of them."""
+    policy = state.policy.params if acting.policy == "online" else state.policy_target
+    return values.choose(
+        lambda s, k: sample(policy, s, k, config, acting.temperature),
+        lambda s, a: values.aggregate(state.critics_target(s, a), config.aggregation),
+        observations,
+        key,
+        acting,
+    )
+
+
+AGENT = Agent("bfq", "Bootstrapped Flow Q-Learning", Config, init, update, act)

@@ -1,0 +1,59 @@
+"""Gradient steps, learning-rate schedules and target networks: shared by all agents, tested once."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+T = TypeVar("T")
+Number = float | Float[Array, ""]
+Step = Int[Array, ""]
+SCHEDULES = ("cosine", "constant")
+
+_adam = optax.scale_by_adam()
+
+
+class Learner(NamedTuple):
+    """Parameters and their Adam moments."""
+
+    params: Any
+    moments: Any
+
+
+def learner(params: Any) -> Learner:
+    """Begins the optimisation of `params`."""
+    return Learner(params, _adam.init(params))
+
+
+def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[Array, ""]:
+    """The rate of update `step` (from 0): constant, or base · ½(1 + cos(π step / steps)), 0 at the end."""
+    if schedule == "constant":
+        return jnp.asarray(base, jnp.float32)
+    return base * 0.5 * (1.0 + jnp.cos(jnp.pi * step.astype(jnp.float32) / steps))
+
+
+def descend(
+    state: Learner, loss: Callable[[Any], tuple[Array, T]], rate: Number, clip_norm: Number = 0.0
+) -> tuple[Learner, Float[Array, ""], T]:
+    """One Adam step on `loss(params) -> (value, extra)`; `clip_norm` > 0 bounds the gradient's global norm."""
+    (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
+    norm = optax.global_norm(gradient)
+    factor = jnp.where((clip_norm > 0) & (norm > clip_norm), clip_norm / jnp.maximum(norm, 1e-12), 1.0)
+    gradient = jax.tree.map(lambda g: factor * g, gradient)
+    direction, moments = _adam.update(gradient, state.moments)
+    params = jax.tree.map(lambda p, d: p - rate * d, state.params, direction)
+    return Learner(params, moments), value, extra
+
+
+def towards(target: T, online: T, rate: Number) -> T:
+    """Polyak averaging: target ← (1 − rate) · target + rate · online."""
+    return jax.tree.map(lambda a, b: (1.0 - rate) * a + rate * b, target, online)
+
+
+def due(step: Step, every: int, start: int = 0) -> Float[Array, ""]:
+    """1 when something done every so many updates from `start` on is due at update `step`, else 0."""
+    return ((step % every == 0) & (step >= start)).astype(jnp.float32)

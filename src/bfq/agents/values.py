@@ -1,0 +1,83 @@
+"""What value-based agents share: TD targets, normalised guidance by Q, and the choice among candidates."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents.agent import Acting
+
+Number = float | Float[Array, ""]
+AGGREGATIONS = ("min", "mean")
+GUIDANCES = ("random", "mean")
+
+
+def aggregate(values: Float[Array, "q *b"], how: str) -> Float[Array, "*b"]:
+    """The ensemble's opinion: min (clipped double Q) or mean over the critics."""
+    return values.min(0) if how == "min" else values.mean(0)
+
+
+def td_target(
+    rewards: Float[Array, " b"],
+    masks: Float[Array, " b"],
+    next_values: Float[Array, "q *b"],
+    discount: Number,
+    how: str,
+) -> Float[Array, " b"]:
+    """y = r + γ · mask · Q′(s′, a′)."""
+    return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
+
+
+def backup_values(
+    critics: Callable[[Array, Array], Array],
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    next_observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    samples: int = 1,
+) -> Float[Array, "q b"]:
+    """Q_i′(s′, a′); with samples > 1 the max-Q backup: the best of several a′, for each critic on its own."""
+    repeated = jnp.repeat(next_observations, samples, axis=0)
+    values = critics(repeated, sample(repeated, key))
+    return values.reshape(values.shape[0], -1, samples).max(-1)
+
+
+def critic_loss(values: Float[Array, "q b"], target: Float[Array, " b"]) -> Float[Array, ""]:
+    """Σ_i E (Q_i(s, a) − y)²."""
+    return jnp.square(values - target).mean(1).sum()
+
+
+def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
+    """E Q / sg E|Q|, which does not change when all critics are multiplied by the same number.
+
+    - "random": Q_k normalised by the other critic's |Q_j|, k drawn anew at each update (DQL, CleanDiffuser);
+    - "mean": the critics' mean normalised by its own size (FQL family).
+    """
+    if how == "mean":
+        mean = values.mean(0)
+        return mean.mean() / (jax.lax.stop_gradient(jnp.abs(mean).mean()) + 1e-6)
+    means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
+    first = jax.random.bernoulli(key)
+    return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])
+
+
+def choose(
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    values: Callable[[Array, Array], Array],
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    acting: Acting,
+) -> Float[Array, "b a"]:
+    """Best of N: draws N candidates for each state and takes the best, or one drawn from softmax(w · Q)."""
+    sample_key, choice_key = jax.random.split(key)
+    n = acting.candidates
+    if n == 1:
+        return sample(observations, sample_key)
+    repeated = jnp.repeat(observations, n, axis=0)
+    actions = sample(repeated, sample_key)
+    q = values(repeated, actions).reshape(-1, n)
+    if acting.selection == "softmax":
+        index = jax.random.categorical(choice_key, acting.softmax_weight * q, axis=-1)
+    else:
+        index = q.argmax(-1)
+    return jnp.take_along_axis(actions.reshape(-1, n, actions.shape[-1]), index[:, None, None], axis=1)[:, 0]

@@ -1,0 +1,87 @@
+"""The library in a few lines: train, evaluate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bfq.data.catalog import DEFAULT_TASK
+from bfq.deploy.policy import Policy, load_policy, load_trained
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.rollout import film, population_act, rollout
+from bfq.evaluation.scores import Scores, scores
+from bfq.experiment import complete, new_folder, read_run, start, world_of
+from bfq.settings import compose, reference_of
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its folder, and what its result.json says."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    @property
+    def scores(self) -> dict[str, list[float]] | None:
+        """`return` and `normalized`, one number a member; None where there was no simulator."""
+        found: dict[str, list[float]] | None = self.record["scores"]
+        return found
+
+    def policy(self, member: int = 0) -> Policy:
+        """A trained member."""
+        return load_policy(self.folder, member)
+
+
+def train(
+    task: str | Path = DEFAULT_TASK,
+    agent: str = "bfq",
+    *,
+    steps: int | None = None,
+    seeds: int | Sequence[int] = 5,
+    values: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    baselines: Sequence[str] = (),
+    quiet: bool = False,
+    **settings: Any,
+) -> Result:
+    """Trains a population on a task, or on a file of your own, and evaluates it.
+
+    `values` are hyperparameters; a list of numbers makes one member of each. `settings` are those of
+    `bfq.settings.compose`.
+    """
+    run = compose(str(task), agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
+    folder = Path(out) if out is not None else new_folder(run)
+    start(run, folder)
+    return Result(folder, complete(folder, quiet=quiet))
+
+
+def evaluate(
+    folder: str | Path, *, video: str | Path | None = None, member: int = 0, **protocol: Any
+) -> dict[str, Any]:
+    """Scores the saved members of a run again, under its own protocol or a changed one.
+
+    `protocol` may change `episodes`, `seed`, `candidates`, `selection`, `temperature`, `policy`, …
+    """
+    run, _ = read_run(Path(folder))
+    world = world_of(run)
+    if world is None:
+        raise BadInput(f"the run in {folder} has no simulator to be judged in.")
+    trained = load_trained(folder)
+    changed = {name: value for name, value in protocol.items() if value is not None}
+    chosen = protocol_from({**trained.protocol.describe(), **changed})
+    trained = replace(trained, protocol=chosen)
+    act = population_act(trained.population, trained.checkpoint.states, trained.transforms, chosen)
+    count = len(trained.population.members)
+    if video is not None:
+        film(act, world, chosen, count, member, Path(video))
+    found: Scores = scores(rollout(act, world, chosen, count), reference_of(run))
+    members = [{"seed": m.seed, "overrides": m.overrides} for m in trained.population.members]
+    return {
+        "task": run.task,
+        "agent": run.agent,
+        "steps": trained.checkpoint.step,
+        "members": members,
+        "scores": found,
+        "protocol": chosen.describe(),
+    }

@@ -1,0 +1,1 @@
+"""The command line: one file a verb. Each has `add_arguments` and `run`, and imports JAX only in `run`."""

@@ -1,0 +1,79 @@
+"""`bfq doctor`: what works on this machine, and what to install for the rest."""
+
+import argparse
+import importlib
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from bfq.cli.words import show_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of the verb."""
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def _devices() -> str:
+    import jax
+
+    return ", ".join(str(device.device_kind) for device in jax.devices())
+
+
+def _update() -> str:
+    import jax.numpy as jnp
+
+    return f"1 + 1 = {int(jnp.asarray(1) + 1)}"
+
+
+def _pendulum() -> str:
+    from bfq.simulation.batch import Simulators
+
+    simulators = Simulators("Pendulum-v1", [0], 10)
+    simulators.reset()
+    simulators.close()
+    return "Pendulum-v1 resets"
+
+
+def _disk() -> str:
+    free = shutil.disk_usage(".").free / 2**30
+    if not os.access(".", os.W_OK):
+        raise PermissionError("this folder cannot be written to")
+    return f"{free:.1f} GiB free here"
+
+
+def _module(name: str) -> Callable[[], str]:
+    return lambda: str(getattr(importlib.import_module(name), "__version__", "installed"))
+
+
+CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
+    ("JAX devices", _devices, "install jax for your device"),
+    ("JAX computes", _update, "reinstall jax"),
+    ("simulator", _pendulum, "pip install gymnasium"),
+    ("plots", _module("matplotlib"), "pip install matplotlib"),
+    ("disk", _disk, "choose another folder"),
+    ("video (optional)", _module("imageio_ffmpeg"), "pip install 'bfq-rl[video]'"),
+    ("TensorBoard (optional)", _module("tensorboardX"), "pip install 'bfq-rl[tensorboard]'"),
+    ("W&B (optional)", _module("wandb"), "pip install 'bfq-rl[wandb]'"),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs every check; fails when something that is not optional does."""
+    from bfq.provenance import versions
+
+    findings: list[dict[str, Any]] = []
+    for name, check, remedy in CHECKS:
+        try:
+            findings.append({"check": name, "works": True, "says": check()})
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, that is what a doctor is for
+            findings.append({"check": name, "works": False, "says": f"{error}: {remedy}"})
+    well = all(f["works"] for f in findings if "optional" not in f["check"])
+    if args.json:
+        show_json({"well": well, "findings": findings, "versions": versions()})
+        return 0 if well else 1
+    for finding in findings:
+        print(f"{'✓' if finding['works'] else '✗'} {finding['check']:24} {finding['says']}")
+    print("versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()))
+    return 0 if well else 1

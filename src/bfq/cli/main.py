@@ -1,0 +1,67 @@
+"""`bfq VERB …`: finds the verb, runs it, and turns what goes wrong into one sentence and an exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from bfq.errors import BadInput, unknown
+
+VERBS = {
+    "train": "train and evaluate; with no argument, the embedded default task",
+    "evaluate": "score a run's saved members again",
+    "tasks": "what can be trained on, and whether its data is here",
+    "agents": "the methods; with a name, its hyperparameters and their sources",
+    "toy": "the checkerboard: one-step expressiveness in a picture and numbers",
+    "report": "tables, learning curves and one HTML page from finished runs",
+    "doctor": "what works on this machine",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong in place of printing the usage."""
+        raise BadInput(f"{message}; see `{self.prog} --help`.")
+
+
+def build_parser() -> Parser:
+    """The parser of all verbs."""
+    parser = Parser(
+        prog="bfq", description="Expressive one-step policies from logged data.", allow_abbrev=False
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    for name, about in VERBS.items():
+        verb = verbs.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".",
+                                allow_abbrev=False)  # fmt: skip
+        import_module(f"bfq.cli.{name}").add_arguments(verb)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words and not words[0].startswith("-") and words[0] not in VERBS:
+            raise unknown("command", words[0], VERBS)
+        arguments = build_parser().parse_args(words)
+        if arguments.verb is None:
+            build_parser().print_help()
+            return 0
+        return int(import_module(f"bfq.cli.{arguments.verb}").run(arguments))
+    except BadInput as trouble:
+        print(f"bfq: {trouble}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bfq: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `bfq tasks | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""`bfq tasks`: what can be trained on."""
+
+import argparse
+import dataclasses
+
+from bfq.cli.words import show_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of the verb."""
+    parser.add_argument("--json", action="store_true", help="print the task cards as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lists the task cards."""
+    from bfq.data.catalog import DEFAULT_TASK, TASKS
+    from bfq.data.sources import availability
+
+    cards = [{**dataclasses.asdict(task), "data_here": availability(name)} for name, task in TASKS.items()]
+    if args.json:
+        show_json(cards)
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(caption="Or give --task a .npz or .hdf5 file of your own.")
+    for column in ("task", "what it is", "simulator", "data here"):
+        table.add_column(column)
+    for card in cards:
+        name = f"{card['name']} (default)" if card["name"] == DEFAULT_TASK else str(card["name"])
+        table.add_row(name, card["about"], card["simulator"], card["data_here"])
+    Console().print(table)
+    return 0

@@ -1,0 +1,45 @@
+"""How values are spelled on the command line."""
+
+import argparse
+import json
+from typing import Any
+
+from bfq.errors import BadInput
+
+
+def value(word: str) -> Any:
+    """true, false, a number, or the word itself."""
+    if word in ("true", "false"):
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def assignments(words: list[str]) -> dict[str, list[Any]]:
+    """`eta=0.05,0.1` as {"eta": [0.05, 0.1]}."""
+    found: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not name or not values:
+            raise BadInput(f"--set takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
+        found[name] = [value(one) for one in values.split(",") if one]
+    return found
+
+
+def seeds(word: str) -> int | list[int]:
+    """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
+    try:
+        return [int(one) for one in word.split(",") if one] if "," in word else int(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is neither a number of seeds nor a list of seeds"
+        ) from error
+
+
+def show_json(content: Any) -> None:
+    """Prints the answer for a program to read."""
+    print(json.dumps(content, indent=1, allow_nan=False))

@@ -1,0 +1,103 @@
+"""What is done to data before learning, and to observations and actions when the policy acts.
+
+Transforms are fitted once, kept with the run, and saved with the policy.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.dataset import Dataset
+from bfq.errors import unknown
+
+Floats = npt.NDArray[np.float32]
+REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise")
+OBSERVATIONS = ("none", "standardise")
+
+
+@dataclass(frozen=True)
+class RewardTransform:
+    """r ← scale · r + shift."""
+
+    name: str
+    scale: float
+    shift: float
+
+    def __call__(self, rewards: Floats) -> Floats:
+        """The rewards the critics see; evaluation always counts the untransformed ones."""
+        return (self.scale * rewards + self.shift).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """All that stands between the log's units and the agent's."""
+
+    observation_mean: Floats
+    observation_std: Floats
+    action_low: Floats
+    action_high: Floats
+    reward: RewardTransform
+    observations: str  # which rule gave mean and std
+
+    def normalise(self, observations: npt.NDArray[Any]) -> Floats:
+        """Observations as the agent sees them: (s − μ) / σ."""
+        return ((observations - self.observation_mean) / self.observation_std).astype(np.float32)
+
+    def to_unit(self, actions: Floats) -> Floats:
+        """Actions as the agent sees them, in [−1, 1]."""
+        scaled = 2.0 * (actions - self.action_low) / (self.action_high - self.action_low) - 1.0
+        return np.clip(scaled, -1.0, 1.0).astype(np.float32)
+
+    def from_unit(self, actions: Floats) -> Floats:
+        """Actions as the world takes them."""
+        return self.action_low + 0.5 * (actions + 1.0) * (self.action_high - self.action_low)
+
+    def describe(self) -> dict[str, Any]:
+        """In words and numbers, for the record."""
+        return {"observations": self.observations, "reward": asdict(self.reward)}
+
+
+def fit(dataset: Dataset, observations: str = "standardise", reward: str = "none") -> Transforms:
+    """Fits the chosen transforms to a dataset."""
+    if observations not in OBSERVATIONS:
+        raise unknown("observation transform", observations, OBSERVATIONS)
+    mean = np.zeros(dataset.observation_dim, np.float32)
+    std = np.ones(dataset.observation_dim, np.float32)
+    if observations == "standardise":
+        mean = dataset.observations.mean(0, dtype=np.float64).astype(np.float32)
+        std = dataset.observations.std(0, dtype=np.float64).astype(np.float32)
+        std = np.where(std == 0, np.float32(1.0), std)
+    return Transforms(
+        mean, std, dataset.action_low, dataset.action_high, _reward(dataset, reward), observations
+    )
+
+
+def _reward(dataset: Dataset, name: str) -> RewardTransform:
+    """The reward transforms of the literature, by name."""
+    returns = dataset.episode_returns
+    spread = float(np.ptp(returns))
+    scales = {
+        "none": (1.0, 0.0),
+        "return_range": (1000.0 / spread if spread > 0 else 1.0, 0.0),  # IQL, locomotion
+        "minus_one": (1.0, -1.0),  # IQL, AntMaze
+        "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
+    }
+    if name == "standardise":
+        std = float(dataset.rewards.std()) or 1.0
+        return RewardTransform(name, 1.0 / std, -float(dataset.rewards.mean()) / std)
+    if name not in scales:
+        raise unknown("reward transform", name, REWARDS)
+    return RewardTransform(name, *scales[name])
+
+
+def apply(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
+    """The dataset's arrays in the agent's units."""
+    return {
+        "observations": transforms.normalise(dataset.observations),
+        "actions": transforms.to_unit(dataset.actions),
+        "rewards": transforms.reward(dataset.rewards),
+        "next_observations": transforms.normalise(dataset.next_observations),
+        "masks": dataset.masks,
+    }

@@ -1,0 +1,87 @@
+"""A trained member as a function from observations to actions, in the world's units."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from bfq.agents.agent import Agent
+from bfq.data.transforms import Transforms
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import Protocol, protocol_from
+from bfq.experiment import population_of, read_run, say, transforms_of
+from bfq.training.checkpoint import Checkpoint, latest_checkpoint
+from bfq.training.population import Population, initial_states
+from bfq.agents.agent import Acting, Spec
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's last checkpoint with everything needed to act."""
+
+    population: Population
+    checkpoint: Checkpoint
+    transforms: Transforms
+    protocol: Protocol
+
+
+def load_trained(folder: str | Path) -> Trained:
+    """All members of a run at its last checkpoint."""
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        raise BadInput(f"there is no run in {folder}: it has no config.json.")
+    run, kept = read_run(folder)
+    transforms, population = transforms_of(kept), population_of(run)
+    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
+    like = jax.eval_shape(lambda: initial_states(population, spec))
+    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
+    if checkpoint is None:
+        raise BadInput(f"the run in {folder} has no checkpoint yet.")
+    return Trained(population, checkpoint, transforms, protocol_from(run.evaluation))
+
+
+class Policy:
+    """One member. Call it with an observation, or a batch of them, in the units of the log."""
+
+    def __init__(
+        self, agent: Agent, state: Any, config: Any, transforms: Transforms, acting: Acting, seed: int
+    ):
+        self._transforms, self._key, self._calls = transforms, jax.random.key(seed), 0
+        self._act = jax.jit(lambda observations, key: agent.act(state, observations, key, config, acting))
+
+    def __call__(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """The action, or actions; successive calls draw new noise, the same for the same seed."""
+        given = np.asarray(observations, np.float32)
+        width = len(self._transforms.observation_mean)
+        if given.ndim not in (1, 2) or given.shape[-1] != width:
+            raise BadInput(f"an observation has {width} numbers, but this has shape {given.shape}.")
+        self._calls += 1
+        key = jax.random.fold_in(self._key, self._calls)
+        actions = self._act(self._transforms.normalise(np.atleast_2d(given)), key)
+        world = self._transforms.from_unit(np.asarray(actions)).astype(np.float32)
+        return world.reshape(*given.shape[:-1], -1)
+
+
+def load_policy(
+    folder: str | Path,
+    member: int = 0,
+    *,
+    candidates: int | None = None,
+    temperature: float | None = None,
+    seed: int = 0,
+) -> Policy:
+    """A member of a finished or unfinished run, ready to act as its protocol says unless told otherwise."""
+    trained = load_trained(folder)
+    count = len(trained.population.members)
+    if not 0 <= member < count:
+        raise BadInput(f"the run has members 0 to {count - 1}, not {member}.")
+    wishes = {"candidates": candidates, "temperature": temperature}
+    acting = replace(trained.protocol.acting, **{k: v for k, v in wishes.items() if v is not None})
+    Protocol(acting=acting).check()
+    state, config = jax.tree.map(
+        lambda leaf: leaf[member], (trained.checkpoint.states, trained.population.configs)
+    )
+    return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)

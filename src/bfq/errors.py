@@ -1,0 +1,16 @@
+"""The one exception a user is meant to see: what is wrong and what to do, in one sentence."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(Exception):
+    """Something the user gave cannot be used; the command line prints it and exits with code 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
+    """Names what does not exist and the nearest name that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
+    return BadInput(f"unknown {kind} {name!r}: {hint}")

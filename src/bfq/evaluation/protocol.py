@@ -1,0 +1,49 @@
+"""Everything that can change a score besides the policy."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bfq.agents.agent import Acting
+from bfq.errors import BadInput, unknown
+
+SELECTIONS = ("argmax", "softmax")
+POLICIES = ("ema", "online")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How episodes are run and which checkpoint they are run with."""
+
+    episodes: int = 20  # a member
+    seed: int = 10_000  # of the first episode's simulator; episode k has seed + k, the same for all members
+    acting: Acting = Acting()
+    checkpoint: str = "last"  # the last one, never the best
+
+    def check(self) -> "Protocol":
+        """Itself, or a sentence saying what cannot be."""
+        if self.episodes < 1:
+            raise BadInput(f"episodes must be at least 1, not {self.episodes}.")
+        if self.acting.candidates < 1:
+            raise BadInput(f"candidates must be at least 1, not {self.acting.candidates}.")
+        if not self.acting.temperature >= 0:
+            raise BadInput(f"temperature must be 0 or more, not {self.acting.temperature}.")
+        if self.acting.selection not in SELECTIONS:
+            raise unknown("selection", self.acting.selection, SELECTIONS)
+        if self.acting.policy not in POLICIES:
+            raise unknown("policy", self.acting.policy, POLICIES)
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """As stored beside a score."""
+        told = asdict(self)
+        return {**{k: v for k, v in told.items() if k != "acting"}, **told["acting"]}
+
+
+def protocol_from(values: dict[str, Any]) -> Protocol:
+    """A protocol from its description."""
+    acting = {k: v for k, v in values.items() if k in Acting.__dataclass_fields__}
+    rest = {k: v for k, v in values.items() if k not in acting}
+    strange = set(rest) - set(Protocol.__dataclass_fields__)
+    if strange:
+        raise unknown("evaluation setting", sorted(strange)[0], [*Protocol.__dataclass_fields__, *acting])
+    return Protocol(**rest, acting=Acting(**acting)).check()

@@ -1,0 +1,88 @@
+"""Episodes of all members at once: one call of the network a time step for every simulator."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from bfq.agents.agent import Acting
+from bfq.data.transforms import Transforms
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import Protocol
+from bfq.simulation.batch import Simulators
+from bfq.training.population import Population
+
+Floats = npt.NDArray[np.float32]
+Act = Callable[[Floats, int], Floats]
+
+
+class World(NamedTuple):
+    """Where episodes happen."""
+
+    simulator: str
+    episode_steps: int
+
+
+def population_act(population: Population, states: Any, transforms: Transforms, protocol: Protocol) -> Act:
+    """Actions in the world's units for (members, episodes) observations, as a function of the time step."""
+    policy = _compiled_act(population.agent.act, protocol.acting)
+
+    def act(observations: Floats, time: int) -> Floats:
+        seen = transforms.normalise(observations)
+        actions = policy(states, seen, population.keys, population.configs, np.int32(time))
+        return transforms.from_unit(np.asarray(actions))
+
+    return act
+
+
+_PROGRAMS: dict[tuple[Any, Acting], Any] = {}
+
+
+def _compiled_act(act: Any, acting: Acting) -> Any:
+    """The agent's act for all members, compiled once for each way of acting."""
+
+    def member(state: Any, observations: Any, key: Any, config: Any, time: Any) -> Any:
+        # Updates fold in 0, 1, 2, …; acting counts down from the top of the range, where they never arrive.
+        return act(state, observations, jax.random.fold_in(key, 2**31 - 1 - time), config, acting)
+
+    if (act, acting) not in _PROGRAMS:
+        _PROGRAMS[act, acting] = jax.jit(jax.vmap(member, in_axes=(0, 0, 0, 0, None)))
+    return _PROGRAMS[act, acting]
+
+
+def rollout(act: Act, world: World, protocol: Protocol, members: int) -> npt.NDArray[np.float64]:
+    """The undiscounted, untransformed return of every episode, (members, episodes).
+
+    Episode k begins in the same state for every member.
+    """
+    seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
+    simulators = Simulators(world.simulator, seeds, world.episode_steps)
+    observations, returns, time = simulators.reset(), np.zeros(len(seeds)), 0
+    while simulators.running.any():
+        actions = act(observations.reshape(members, protocol.episodes, -1), time)
+        observations, rewards, _, _ = simulators.step(actions.reshape(len(seeds), -1))
+        returns += rewards
+        time += 1
+    simulators.close()
+    return returns.reshape(members, protocol.episodes)
+
+
+def film(act: Act, world: World, protocol: Protocol, members: int, member: int, path: Path) -> None:
+    """A video of one member's first episode, the others acting along unseen."""
+    try:
+        import imageio.v3 as imageio
+
+        simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
+        observations, frames, time = simulators.reset(), [simulators.render()], 0
+        while simulators.running.any():
+            actions = act(np.broadcast_to(observations, (members, 1, observations.shape[-1])), time)
+            observations, *_ = simulators.step(actions[member])
+            frames.append(simulators.render())
+            time += 1
+        simulators.close()
+        imageio.imwrite(path, np.stack(frames), fps=30, macro_block_size=1)
+    except ImportError as error:
+        raise BadInput(f"a video needs {error.name}: pip install 'bfq-rl[video]'.") from error

@@ -1,0 +1,227 @@
+"""A run from data to report: what `bfq train` and `bfq.train` do."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bfq.agents.agent import configure, get_agent
+from bfq.data.dataset import Dataset
+from bfq.data.sources import load_dataset
+from bfq.data.transforms import RewardTransform, Transforms, apply, fit
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.rollout import World, population_act, rollout
+from bfq.evaluation.scores import scores
+from bfq.provenance import versions
+from bfq.reporting.report import write_report
+from bfq.settings import FORMAT, RunConfig, baseline_of, command, reference_of
+from bfq.training.files import locked, make_folder, read_json, write_json
+from bfq.training.health import Health
+from bfq.training.loop import Clock, Loop, make_plan, stop_signals
+from bfq.training.population import Population, members_of, pack, populate
+from bfq.training.progress import reporting
+from bfq.training.trackers import open_trackers
+
+Say = Callable[[str], None]
+RUNS = Path("runs")
+
+
+def say(sentence: str) -> None:
+    """Tells the user something that is not the answer: on standard error."""
+    print(sentence, file=sys.stderr)
+
+
+def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
+    """The next free folder for a run of this task and agent."""
+    stem = f"{Path(run.task).stem if Path(run.task).suffix else run.task}-{run.agent}"
+    taken = {path.name for path in runs.glob(f"{stem}-*")}
+    number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
+    return runs / f"{stem}-{number:03d}"
+
+
+def unfinished(runs: Path = RUNS) -> Path:
+    """The newest run under `runs` that has not ended."""
+    started = [
+        path.parent for path in runs.glob("*/config.json") if not (path.parent / "result.json").exists()
+    ]
+    if not started:
+        raise BadInput(f"no unfinished run in {runs}: name one with --out.")
+    return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
+
+
+def start(run: RunConfig, folder: Path) -> None:
+    """Makes the folder of a new run; a folder that holds one already is left alone."""
+    if (folder / "config.json").exists():
+        raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
+    make_folder(folder)
+    write_json(folder / "config.json", dataclasses.asdict(run))
+
+
+def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[str, Any]]:
+    """A run's configuration, and what its start added to it (transforms, data)."""
+    content = read_json(folder / name)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise BadInput(f"{folder / name} is not the configuration of a run.")
+    names = {field.name for field in dataclasses.fields(RunConfig)}
+    try:
+        run = RunConfig(**{name: value for name, value in content.items() if name in names})
+    except TypeError as error:
+        raise BadInput(f"{folder / name} is incomplete: {error}.") from error
+    return run, {name: value for name, value in content.items() if name not in names}
+
+
+def population_of(run: RunConfig) -> Population:
+    """The members of a run."""
+    agent = get_agent(run.agent)
+    return populate(agent, configure(agent, run.config), members_of(run.seeds, run.varied))
+
+
+def world_of(run: RunConfig) -> World | None:
+    """The simulator of a run, if it has one."""
+    return World(run.simulator, run.episode_steps) if run.simulator else None
+
+
+def transforms_of(kept: dict[str, Any]) -> Transforms:
+    """The transforms that a run's config.json keeps."""
+    try:
+        told = kept["transforms"]
+        arrays = {name: np.asarray(told[name], np.float32) for name in (
+            "observation_mean", "observation_std", "action_low", "action_high")}  # fmt: skip
+        return Transforms(
+            **arrays, reward=RewardTransform(**told["reward"]), observations=told["observations"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the run's config.json keeps no usable transforms: {error!r}.") from error
+
+
+def _keep(folder: Path, run: RunConfig, dataset: Dataset, transforms: Transforms) -> None:
+    """Adds the fitted transforms and the data's fingerprint to config.json; on resuming, compares them."""
+    _, kept = read_run(folder)
+    if kept and kept["data_sha256"] != dataset.sha256:
+        raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
+    arrays = {
+        field.name: value.tolist()
+        for field in dataclasses.fields(transforms)
+        if isinstance(value := getattr(transforms, field.name), np.ndarray)
+    }
+    told = {
+        **arrays,
+        "reward": dataclasses.asdict(transforms.reward),
+        "observations": transforms.observations,
+    }
+    write_json(
+        folder / "config.json",
+        {**dataclasses.asdict(run), "transforms": told, "data_sha256": dataset.sha256},
+    )
+
+
+def complete(folder: Path, trackers: tuple[str, ...] = (), quiet: bool = False) -> dict[str, Any]:
+    """Trains a run's baselines and the run itself, each from where it stands, and writes the report."""
+    run, _ = read_run(folder)
+    for name in run.baselines:
+        beside = folder / "baselines" / name
+        if not (beside / "config.json").exists():
+            start(baseline_of(run, name), beside)
+        execute(beside, trackers, quiet)
+    result = execute(folder, trackers, quiet)
+    write_report([folder], folder)
+    return result
+
+
+def execute(folder: Path, trackers: tuple[str, ...] = (), quiet: bool = False) -> dict[str, Any]:
+    """Trains the run of a folder from where it stands to its end, and writes its result.json."""
+    run, _ = read_run(folder)
+    if (folder / "result.json").exists():
+        return dict(read_json(folder / "result.json"))
+    with locked(folder):
+        dataset = load_dataset(run.task)
+        for note in dataset.notes:
+            say(f"note: {note}")
+        transforms = fit(dataset, **run.data)
+        _keep(folder, run, dataset, transforms)
+        population = population_of(run)
+        clock = _train(run, folder, population, dataset, transforms, trackers, quiet)
+        result = _result(run, folder, population, dataset, transforms, clock)
+        write_json(folder / "result.json", result)
+    return result
+
+
+def _train(
+    run: RunConfig,
+    folder: Path,
+    population: Population,
+    dataset: Dataset,
+    transforms: Transforms,
+    trackers: tuple[str, ...],
+    quiet: bool,
+) -> Clock:
+    arrays = apply(transforms, dataset)
+    world, protocol = world_of(run), protocol_from(run.evaluation)
+
+    def evaluate(states: Any, step: int) -> dict[str, Any]:
+        assert world is not None
+        act = population_act(population, states, transforms, protocol)
+        found = scores(rollout(act, world, protocol, len(population.members)), reference_of(run))
+        return {name: values for name, values in found.items() if values is not None}
+
+    names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
+    discounts = np.asarray(population.configs.discount, np.float64)
+    loop = Loop(
+        population,
+        pack(arrays),
+        make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence),
+        folder,
+        Health(arrays["rewards"], discounts, names),
+        evaluate if world else None,
+        open_trackers(trackers, folder, dataclasses.asdict(run)),
+        say,
+    )
+    title = f"{run.agent} on {Path(run.task).name}"
+    with stop_signals() as stop, reporting(title, run.steps, loop.step, quiet) as reporter:
+        return loop.run(reporter, stop).clock
+
+
+def _result(
+    run: RunConfig,
+    folder: Path,
+    population: Population,
+    dataset: Dataset,
+    transforms: Transforms,
+    clock: Clock,
+) -> dict[str, Any]:
+    reference = reference_of(run)
+    data = dataset.describe()
+    data["normalized_mean"] = reference.normalise(data["return_mean"]) if reference else None
+    return {
+        "task": run.task,
+        "agent": run.agent,
+        "title": population.agent.title,
+        "steps": run.steps,
+        "members": [{"seed": m.seed, "overrides": m.overrides} for m in population.members],
+        "scores": _last_scores(folder),
+        "protocol": run.evaluation,
+        "data": data,
+        "transforms": transforms.describe(),
+        "reference": run.reference,
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "train_seconds": clock.train_seconds,
+        "microseconds_per_step": clock.microseconds_per_step,
+        "config": run.config,
+        "command": command(run),
+    }
+
+
+def _last_scores(folder: Path) -> dict[str, Any] | None:
+    """The scores of the last checkpoint, from the evaluation that closed the run."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
+    if not evaluations:
+        return None
+    return {"return": evaluations[-1]["return"], "normalized": evaluations[-1].get("normalized")}

@@ -1,0 +1,140 @@
+"""Flow maps: learning the displacement from noise to action by composing short displacements.
+
+The paper's policy operator is π(a_t, r, t; s) = a_t − d(a_t, r, t; s) with the displacement
+d = ∫_r^t v dτ. A network predicts the velocity-like v_θ and the displacement is (t − r) v_θ, which makes
+π the identity at r = t and lets short displacements be learnt from the flow-matching velocity.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.flow.path import conditional_velocity, noisy_action
+from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_spans
+from bfq.nets.velocity import Velocity
+
+
+class TimeRule(NamedTuple):
+    """How (r, m, t) are drawn."""
+
+    rule: str = "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
+    max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
+    full_span_share: Number = 0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
+
+
+def displacement(
+    velocity: Velocity,
+    x: Float[Array, "*b a"],
+    r: Float[Array, "..."],
+    t: Float[Array, "..."],
+    observation: Float[Array, "*b s"],
+    preconditioned: bool = True,
+) -> Float[Array, "*b a"]:
+    """d_θ(a_t, r, t; s) = (t − r) v_θ(a_t, r, t; s); without preconditioning the network's output itself."""
+    output = velocity(x, r, t, observation)
+    return (t - r)[..., None] * output if preconditioned else output
+
+
+def flow_map(
+    velocity: Velocity,
+    x: Float[Array, "*b a"],
+    r: Float[Array, "..."],
+    t: Float[Array, "..."],
+    observation: Float[Array, "*b s"],
+    preconditioned: bool = True,
+) -> Float[Array, "*b a"]:
+    """π_θ(a_t, r, t; s) = a_t − d_θ(a_t, r, t; s)."""
+    return x - displacement(velocity, x, r, t, observation, preconditioned)
+
+
+def one_step(
+    velocity: Velocity,
+    noise: Float[Array, "*b a"],
+    observation: Float[Array, "*b s"],
+    preconditioned: bool = True,
+) -> Float[Array, "*b a"]:
+    """a = clip(π_θ(ε, 0, 1; s), −1, 1): one network call from noise to action."""
+    action = flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
+    return jnp.clip(action, -1.0, 1.0)
+
+
+def boundary_loss(
+    velocity: Velocity,
+    action: Float[Array, "b a"],
+    noise: Float[Array, "b a"],
+    r: Float[Array, " b"],
+    t: Float[Array, " b"],
+    observation: Float[Array, "b s"],
+    preconditioned: bool = True,
+) -> Float[Array, ""]:
+    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t (mean over action dimensions).
+
+    Without preconditioning the same condition on the map: ‖π_θ(a_t, r, t) − (a_t − (t − r)(ε − a))‖².
+    """
+    a_t = noisy_action(action, noise, t)
+    output = velocity(a_t, r, t, observation)
+    target = conditional_velocity(action, noise)
+    if not preconditioned:
+        target = (t - r)[..., None] * target
+    return jnp.square(output - target).mean()
+
+
+def composition_loss(
+    velocity: Velocity,
+    action: Float[Array, "b a"],
+    noise: Float[Array, "b a"],
+    r: Float[Array, " b"],
+    m: Float[Array, " b"],
+    t: Float[Array, " b"],
+    observation: Float[Array, "b s"],
+    preconditioned: bool = True,
+) -> Float[Array, ""]:
+    """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖² (mean over action dimensions).
+
+    The two nested calls use the online parameters and carry no gradient.
+    """
+    a_t = noisy_action(action, noise, t)
+    a_m = flow_map(velocity, a_t, m, t, observation, preconditioned)
+    a_r = flow_map(velocity, a_m, r, m, observation, preconditioned)
+    direct = flow_map(velocity, a_t, r, t, observation, preconditioned)
+    return jnp.square(direct - jax.lax.stop_gradient(a_r)).mean()
+
+
+def bootstrap_loss(
+    velocity: Velocity,
+    action: Float[Array, "b a"],
+    observation: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    boundary_ratio: Number,
+    mixing: str,
+    times: TimeRule,
+    preconditioned: bool = True,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """L_BC = (1 − λ) L_comp + λ L_bnd, estimated in one of three ways with the same expectation.
+
+    - "split": half of the batch estimates L_bnd, the other half L_comp, weighted λ and 1 − λ. At the
+      paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so λ may differ by member.
+    - "update": the paper's letter, ξ ~ Bernoulli(λ) once an update chooses which loss the whole batch has.
+    - "both": both losses on the whole batch.
+    """
+    noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
+    noise = jax.random.normal(noise_key, action.shape)
+    everything, half = slice(None), action.shape[0] // 2
+    anchored, composed = (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
+
+    r, t = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
+    bnd = boundary_loss(
+        velocity, action[anchored], noise[anchored], r, t, observation[anchored], preconditioned
+    )
+    spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
+    spans = with_full_spans(span_key, spans, times.full_span_share)
+    comp = composition_loss(
+        velocity, action[composed], noise[composed], *spans, observation[composed], preconditioned
+    )
+
+    weight = boundary_ratio
+    if mixing == "update":
+        weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
+    return weight * bnd + (1.0 - weight) * comp, {"boundary_loss": bnd, "composition_loss": comp}

@@ -1,0 +1,62 @@
+"""Q(s, a): an ensemble of independent critics, evaluated at once."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.nets.layers import variance_scaling
+from bfq.nets.mlp import MLP
+
+
+def _clean_diffuser(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear, LayerNorm, Tanh, then (Linear, LayerNorm, Mish) …, Linear."""
+    return MLP(key, fan_in, 1, width, depth, "mish", norm="before", first_activation="tanh")
+
+
+def _plain(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear and Mish alone, as official DQL and the paper's table."""
+    return MLP(key, fan_in, 1, width, depth, "mish")
+
+
+def _fql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear, GELU, LayerNorm with variance-scaled weights, as the FQL family."""
+    return MLP(key, fan_in, 1, width, depth, "gelu", norm="after", initialise=variance_scaling(1.0))
+
+
+KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int], MLP]] = {
+    "clean_diffuser": _clean_diffuser,
+    "plain": _plain,
+    "fql": _fql,
+}
+
+
+class Critics(eqx.Module):
+    """`count` critics with stacked parameters: one batched product instead of `count` small ones."""
+
+    stacked: MLP
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        kind: str,
+        width: int,
+        depth: int,
+        count: int = 2,
+    ):
+        def make(k: PRNGKeyArray) -> MLP:
+            return KINDS[kind](k, observation_dim + action_dim, width, depth)
+
+        self.stacked = jax.vmap(make)(jax.random.split(key, count))
+
+    def __call__(
+        self, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
+    ) -> Float[Array, "q *b"]:
+        """Q_i(s, a), the critics along the first axis."""
+        inputs = jnp.concatenate([observations, actions], axis=-1)
+        values: Array = jax.vmap(lambda net: net(inputs))(self.stacked)
+        return values[..., 0]

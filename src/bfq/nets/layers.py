@@ -1,0 +1,93 @@
+"""The two layers and the activations that every network here is made of.
+
+Layers act on the last axis and accept any leading axes, so a batch needs no vmap.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Initialiser = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
+
+
+def torch_uniform(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    """Weights and biases from U(±1/√fan_in), as PyTorch's Linear (CleanDiffuser, DQL, TD3-BC)."""
+    bound = fan_in**-0.5
+    weight_key, bias_key = jax.random.split(key)
+    weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-bound, maxval=bound)
+    return weight, jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound)
+
+
+def variance_scaling(scale: float) -> Initialiser:
+    """Uniform weights of variance scale / fan-average with zero biases, as in the FQL family."""
+
+    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+        bound = (3.0 * scale * 2.0 / (fan_in + fan_out)) ** 0.5
+        weight = jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound)
+        return weight, jnp.zeros(fan_out)
+
+    return initialise
+
+
+def zeros(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    """Nothing at first: the layer's output starts at exactly 0."""
+    return jnp.zeros((fan_in, fan_out)), jnp.zeros(fan_out)
+
+
+class Linear(eqx.Module):
+    """y = x W + b."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, " o"]
+
+    def __init__(self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialise: Initialiser = torch_uniform):
+        self.weight, self.bias = initialise(key, fan_in, fan_out)
+
+    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+        """Applies the map to the last axis."""
+        return x @ self.weight + self.bias
+
+
+class LayerNorm(eqx.Module):
+    """Normalises the last axis to mean 0 and variance 1, then scales and shifts."""
+
+    scale: Float[Array, " d"]
+    shift: Float[Array, " d"]
+    epsilon: float = eqx.field(static=True)
+
+    def __init__(self, width: int, epsilon: float = 1e-5):
+        self.scale, self.shift, self.epsilon = jnp.ones(width), jnp.zeros(width), epsilon
+
+    def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+        """Normalises each vector by its own statistics."""
+        centred = x - x.mean(-1, keepdims=True)
+        variance = jnp.square(centred).mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt(variance + self.epsilon) * self.scale + self.shift
+
+
+def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """Mish(x) = x · tanh(softplus(x)), with one exponential instead of three transcendentals.
+
+    tanh(log(1 + e)) = e(e + 2) / (e(e + 2) + 2) for e = exp(x); beyond x = 20 it is 1 to rounding, and
+    the exponent is capped there so that e² stays finite.
+    """
+    e = jnp.exp(jnp.minimum(x, 20.0))
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))
+
+
+def gelu(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """GELU in its tanh approximation, which is what the FQL family uses."""
+    return jax.nn.gelu(x, approximate=True)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "mish": mish,
+    "gelu": gelu,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+}

@@ -1,0 +1,191 @@
+"""From a few words of the user to the complete description of a run, which is its config.json."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bfq.agents.agent import Agent, configure, get_agent, numeric_fields
+from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
+from bfq.errors import BadInput, unknown
+from bfq.evaluation.protocol import protocol_from
+from bfq.presets import Preset, preset
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Everything needed to repeat a run, and nothing that depends on when or where it ran."""
+
+    task: str  # a task's name, or the path of a file
+    agent: str
+    config: dict[str, Any]  # every hyperparameter of the agent
+    varied: dict[str, list[float]]  # those with several values, a member each
+    seeds: list[int]
+    data: dict[str, str]  # the transforms
+    evaluation: dict[str, Any]  # the protocol
+    evaluations: int  # how many times during the run
+    simulator: str | None
+    episode_steps: int
+    reference: dict[str, Any] | None
+    chunk: int  # updates in one compiled call
+    stop_on_divergence: bool = True
+    baselines: tuple[str, ...] = ()  # agents trained in the same way and shown beside this one
+    format: int = FORMAT
+
+    @property
+    def steps(self) -> int:
+        """Updates of each member."""
+        return int(self.config["steps"])
+
+
+def compose(
+    task: str = DEFAULT_TASK,
+    agent: str = "bfq",
+    *,
+    steps: int | None = None,
+    seeds: int | Sequence[int] = 5,
+    values: Mapping[str, Any] | None = None,
+    data: Mapping[str, str] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    evaluations: int = 8,
+    simulator: str | None = None,
+    episode_steps: int = 1000,
+    chunk: int = 100,
+    stop_on_divergence: bool = True,
+    baselines: Sequence[str] = (),
+) -> RunConfig:
+    """Fills in what was not said from the task's card and the agent's preset.
+
+    `values` are hyperparameters; a list of several numbers makes a member of each.
+    """
+    method, card = get_agent(agent), TASKS.get(task)
+    known = preset(agent, task, card.family if card else "own")
+    chosen, varied = _split(method, dict(values or {}))
+    base = {"discount": card.discount} if card else {}
+    if steps is not None:
+        chosen["steps"] = steps
+    config = configure(method, {**base, **_values(known, "config"), **chosen})
+    _positive(config)
+    card_data = {"reward": card.reward_transform} if card else {}
+    protocol = {
+        **({"episodes": card.eval_episodes} if card else {}),
+        **_values(known, "evaluation"),
+        **{name: value for name, value in (evaluation or {}).items() if value is not None},
+    }
+    place = _place(task, card, simulator, episode_steps)
+    return RunConfig(
+        task=task,
+        agent=agent,
+        config=dataclasses.asdict(config),
+        varied=varied,
+        seeds=_seeds(seeds),
+        data={"observations": "standardise", "reward": "none", **card_data, **_values(known, "data"),
+              **(data or {})},
+        evaluation=protocol_from(protocol).describe(),
+        evaluations=_at_least(0, "evaluations", evaluations),
+        chunk=_at_least(1, "chunk", chunk),
+        stop_on_divergence=stop_on_divergence,
+        baselines=tuple(get_agent(name).name for name in baselines),
+        **place,
+    )  # fmt: skip
+
+
+def baseline_of(run: RunConfig, agent: str) -> RunConfig:
+    """The same run with another agent at that agent's own hyperparameters."""
+    return compose(
+        run.task,
+        agent,
+        seeds=run.seeds,
+        steps=run.steps,
+        evaluation={name: run.evaluation[name] for name in ("episodes", "seed")},
+        evaluations=run.evaluations,
+        simulator=run.simulator,
+        episode_steps=run.episode_steps,
+        chunk=run.chunk,
+        stop_on_divergence=run.stop_on_divergence,
+    )
+
+
+def command(run: RunConfig) -> str:
+    """The command line that trains this run again: what differs from its presets, spelled out."""
+    usual = compose(run.task, run.agent, simulator=run.simulator, episode_steps=run.episode_steps)
+    words = ["bfq train", f"--task {run.task}", f"--agent {run.agent}", f"--steps {run.steps}"]
+    words.append(f"--seeds {','.join(map(str, run.seeds))},")
+    changed = {
+        k: v for k, v in run.config.items() if v != usual.config[k] and k not in ("steps", *run.varied)
+    }
+    several = {k: ",".join(map(str, v)) for k, v in run.varied.items()}
+    words += [f"--set {name}={value}" for name, value in {**changed, **several}.items()]
+    words += [f"--eval-episodes {run.evaluation['episodes']}", f"--candidates {run.evaluation['candidates']}"]
+    words.append(f"--temperature {run.evaluation['temperature']}")
+    words += [f"--baseline {name}" for name in run.baselines]
+    return " ".join(words)
+
+
+def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int) -> dict[str, Any]:
+    """Where the policy is judged: the card's simulator, the one named for a file, or nowhere."""
+    if card is None:
+        if not Path(task).suffix:
+            raise unknown("task", task, TASKS)
+        return {"simulator": simulator, "episode_steps": _at_least(1, "episode_steps", episode_steps),
+                "reference": None}  # fmt: skip
+    if simulator is not None and simulator != card.simulator:
+        raise BadInput(f"{card.name} is judged in {card.simulator}: --simulator is for data of your own.")
+    reference = dataclasses.asdict(card.reference) if card.reference else None
+    return {"simulator": card.simulator, "episode_steps": card.episode_steps, "reference": reference}
+
+
+def reference_of(run: RunConfig) -> Reference | None:
+    """The returns that this run's normalised score is measured between."""
+    return Reference(**run.reference) if run.reference else None
+
+
+def _values(known: Preset, section: str) -> dict[str, Any]:
+    return {name: sourced.value for name, sourced in known[section].items()}
+
+
+def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """Hyperparameters with one value, and those with several, whose names and types are checked here."""
+    numeric = numeric_fields(agent.config())
+    single: dict[str, Any] = {}
+    varied: dict[str, list[float]] = {}
+    for name, value in values.items():
+        several = list(value) if isinstance(value, list | tuple) else [value]
+        for one in several:
+            configure(agent, {name: one})
+        if len(several) == 1:
+            single[name] = several[0]
+        elif name not in numeric:
+            raise BadInput(
+                f"{name} is part of {agent.name}'s structure, so it cannot take several values in one run: "
+                "start one run for each."
+            )
+        else:
+            varied[name] = [float(one) for one in several]
+    return single, varied
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    if isinstance(seeds, int):
+        return list(range(_at_least(1, "seeds", seeds)))
+    if not seeds or any(seed < 0 for seed in seeds):
+        raise BadInput("seeds must be a number of seeds, or a list of whole numbers from 0 up.")
+    return list(seeds)
+
+
+def _at_least(least: int, name: str, value: int) -> int:
+    if value < least:
+        raise BadInput(f"{name} must be at least {least}, not {value}.")
+    return value
+
+
+def _positive(config: Any) -> None:
+    """Sizes and counts of a Config are whole numbers from 1 up, except those that say when something starts."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.type is int and not field.name.endswith("_start"):
+            _at_least(1, field.name, value)
+        if field.type is float and value < 0:
+            raise BadInput(f"{field.name} must not be negative, but is {value:g}.")

@@ -1,0 +1,1 @@
+"""The loop: a population of members, trained as one compiled program, watched, saved and resumed."""

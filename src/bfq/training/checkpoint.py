@@ -1,0 +1,111 @@
+"""Checkpoints: safetensors and JSON, atomic, checked on reading, the last few kept.
+
+A checkpoint is a folder `step-000001000` with the members' state and a note that holds the state's hash.
+It is written under another name and renamed, so a folder with the right name is whole; a hash guards
+against what the disk does later.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from bfq.errors import BadInput
+from bfq.training.files import DiskTrouble, read_json, write_bytes, write_json
+
+Say = Callable[[str], None]
+
+
+class Checkpoint(NamedTuple):
+    """A state and what goes with it."""
+
+    step: int
+    states: Any
+    extra: dict[str, Any]
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def folders(checkpoints: Path) -> list[Path]:
+    """The checkpoints there are, newest first."""
+    return sorted(checkpoints.glob("step-*"), reverse=True)
+
+
+def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, Any], keep: int) -> Path:
+    """Writes the checkpoint of a step and removes all but the last `keep`."""
+    final = checkpoints / f"step-{step:09d}"
+    part = checkpoints / f".part-{step:09d}"
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named(states).items()}
+    content = save(arrays)
+    try:
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        for old in [*checkpoints.glob(".part-*"), *([final] if final.exists() else [])]:
+            shutil.rmtree(old)
+        part.mkdir()
+        write_bytes(part / "state.safetensors", content)
+        write_json(
+            part / "note.json",
+            {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "extra": extra},
+        )
+        os.rename(part, final)
+    except (OSError, DiskTrouble) as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(part, ignore_errors=True)
+        kept = folders(checkpoints)
+        stands = f"the one before, {kept[0].name}, stands" if kept else "there is none before it"
+        raise DiskTrouble(f"the checkpoint of step {step} was not saved ({error}); {stands}.") from error
+    for old in folders(checkpoints)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
+    """The checkpoint of a folder, in the shape of `like`, or a sentence saying why it cannot be used."""
+    note = read_json(folder / "note.json")
+    try:
+        content = (folder / "state.safetensors").read_bytes()
+        step, sha256, extra = int(note["step"]), note["sha256"], dict(note["extra"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the checkpoint {folder} is incomplete: {error!r}.") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise BadInput(f"the checkpoint {folder} is damaged: its state does not match its hash.")
+    try:
+        arrays = load(content)
+    except SafetensorError as error:
+        raise BadInput(f"the checkpoint {folder} is damaged: {error}.") from error
+    return Checkpoint(step, _shaped(arrays, like, folder), extra)
+
+
+def _shaped(arrays: dict[str, npt.NDArray[Any]], like: Any, folder: Path) -> Any:
+    wanted = _named(like)
+    fits = wanted.keys() == arrays.keys() and all(
+        arrays[name].shape == leaf.shape and arrays[name].dtype == leaf.dtype for name, leaf in wanted.items()
+    )
+    if not fits:
+        raise BadInput(f"the checkpoint {folder} is of another configuration than the run's config.json.")
+    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in wanted])
+
+
+def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | None:
+    """The newest checkpoint that can be used; each one that cannot is said. None where there is none."""
+    candidates = folders(checkpoints)
+    for folder in candidates:
+        try:
+            return read_checkpoint(folder, like)
+        except BadInput as error:
+            say(f"{error} Trying the one before.")
+    if candidates:
+        raise BadInput(f"no checkpoint in {checkpoints} can be used.")
+    return None

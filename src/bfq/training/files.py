@@ -1,0 +1,69 @@
+"""Files that are whole or absent: written beside their place, flushed, then renamed into it."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bfq.errors import BadInput
+
+
+class DiskTrouble(Exception):
+    """The disk refused a write in the middle of a run; what was saved before still stands."""
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Puts `content` at `path` in one step, as far as any reader can tell."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise DiskTrouble(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON that any reader takes: no NaN, keys in their own order."""
+    write_bytes(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a file, or a sentence saying what is wrong with it."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no file {path}.") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadInput(f"{path} is not readable JSON: {error}.") from error
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder one can write to, or says why not."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(f"cannot write to the folder {path}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds a run folder for one process; the lock goes with the process, however it ends."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BadInput(
+                f"another process is training in {folder}: wait for it or choose --out."
+            ) from error
+        yield

@@ -1,0 +1,56 @@
+"""A check between chunks that stops a diverging run with its cause."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating]
+Chunk = Mapping[str, Floats]
+
+
+class Diverged(Exception):
+    """Training went wrong; the message says which quantity, which member, which update."""
+
+
+class Health:
+    """Watches the metrics of every update of every member.
+
+    No return can leave [r_min, r_max] / (1 − γ), 0 included for episodes that end. A mean Q further outside
+    than the width of that interval has lost touch with the rewards.
+    """
+
+    def __init__(self, rewards: Floats, discounts: Floats, members: list[str]):
+        horizon = 1.0 / np.maximum(1.0 - discounts, 1e-6)
+        low = min(float(rewards.min()), 0.0) * horizon
+        high = max(float(rewards.max()), 0.0) * horizon
+        self._low, self._high = low - (high - low), high + (high - low)
+        self._members = members
+
+    def check(self, chunk: Chunk, start: int) -> None:
+        """Raises Diverged for the first defect in the metrics, (updates, members) each."""
+        finite = {name: np.isfinite(values) for name, values in chunk.items()}
+        broken = {name: ok for name, ok in finite.items() if not ok.all()}
+        if broken:
+            first = min(broken, key=lambda name: int(np.argwhere(~broken[name])[0][0]))
+            step, member = np.argwhere(~broken[first])[0]
+            value = chunk[first][step, member]
+            raise Diverged(
+                f"{first} became {value} at update {start + step + 1} of member {self._members[member]}: "
+                "lower the learning rate or eta, or look for extreme values in the data."
+            )
+        if "q" in chunk:
+            outside = (chunk["q"] < self._low) | (chunk["q"] > self._high)
+            if outside.any():
+                step, member = np.argwhere(outside)[0]
+                raise Diverged(
+                    f"the mean Q reached {chunk['q'][step, member]:.4g} at update {start + step + 1} of member "
+                    f"{self._members[member]}, while the rewards allow no value beyond "
+                    f"{self._bound(member, chunk['q'][step, member]):.4g}: the critics diverge; lower the "
+                    "learning rate or eta, or use critics with layer norm."
+                )
+
+    def _bound(self, member: int, q: float) -> float:
+        low, high = self._low[member], self._high[member]
+        width = (high - low) / 3.0
+        return float(high - width if q > high else low + width)

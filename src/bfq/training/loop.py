@@ -1,0 +1,238 @@
+"""The loop over chunks of updates. It knows no algorithm and no benchmark by name."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from bfq.training.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
+from bfq.training.health import Diverged, Health
+from bfq.training.population import Population, Rows, compile_chunk, initial_states
+from bfq.training.progress import Reporter
+from bfq.training.trackers import JsonLines, Tracker
+
+Evaluate = Callable[[Any, int], dict[str, list[float | None]]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, and how often what is done."""
+
+    steps: int
+    chunk: int  # updates in one compiled call
+    log_every: int
+    eval_every: int  # 0: never
+    checkpoint_every: int
+    keep: int = 2  # checkpoints kept
+    stop_on_divergence: bool = True
+
+
+def make_plan(steps: int, chunk: int, evaluations: int, stop_on_divergence: bool = True) -> Plan:
+    """About 100 log rows, as many evaluations as asked for, a checkpoint at each twentieth of the run."""
+    chunk = min(chunk, steps)
+
+    def every(times: int) -> int:
+        return max(chunk, -(-steps // max(times, 1) // chunk) * chunk)
+
+    eval_every = every(evaluations) if evaluations else 0
+    return Plan(steps, chunk, every(100), eval_every, every(20), stop_on_divergence=stop_on_divergence)
+
+
+class Clock:
+    """Seconds spent in updates, over all the processes that a run took.
+
+    The first call of a program compiles it; its updates count as training but not towards the speed.
+    """
+
+    def __init__(self, held: dict[str, float] | None = None):
+        self.train_seconds = held["train_seconds"] if held else 0.0
+        self._warm_seconds = held["warm_seconds"] if held else 0.0
+        self._warm_steps = held["warm_steps"] if held else 0
+
+    def add(self, seconds: float, steps: int, warm: bool) -> None:
+        """Counts some updates."""
+        self.train_seconds += seconds
+        if warm:
+            self._warm_seconds += seconds
+            self._warm_steps += steps
+
+    @property
+    def microseconds_per_step(self) -> float | None:
+        """Time of one update of the whole population, compilation left out."""
+        return 1e6 * self._warm_seconds / self._warm_steps if self._warm_steps else None
+
+    def held(self) -> dict[str, float]:
+        """What a checkpoint keeps."""
+        return {
+            "train_seconds": self.train_seconds,
+            "warm_seconds": self._warm_seconds,
+            "warm_steps": self._warm_steps,
+        }
+
+
+class Outcome(NamedTuple):
+    """What a finished loop hands over."""
+
+    states: Any
+    clock: Clock
+
+
+class Means:
+    """Sums of the metrics since the last log row, so that a row is the mean over all its updates."""
+
+    def __init__(self, held: dict[str, Any] | None = None):
+        self._count = int(held["count"]) if held else 0
+        self._sums = {k: np.asarray(v, np.float64) for k, v in held["sums"].items()} if held else {}
+
+    def add(self, chunk: dict[str, npt.NDArray[Any]]) -> None:
+        """Takes the metrics of some more updates."""
+        self._count += len(next(iter(chunk.values())))
+        for name, values in chunk.items():
+            self._sums[name] = self._sums.get(name, 0.0) + values.astype(np.float64).sum(0)
+
+    def take(self) -> dict[str, list[float | None]]:
+        """The means a member, and starts anew."""
+        means = {name: jsonable(total / self._count) for name, total in self._sums.items()}
+        self._count, self._sums = 0, {}
+        return means
+
+    def held(self) -> dict[str, Any]:
+        """What a checkpoint must keep of the unfinished row."""
+        return {"count": self._count, "sums": {name: total.tolist() for name, total in self._sums.items()}}
+
+
+def jsonable(values: npt.NDArray[Any]) -> list[float | None]:
+    """Numbers as JSON has them: null for what is not finite."""
+    return [float(v) if np.isfinite(v) else None for v in values]
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Turns the first SIGTERM or Ctrl-C into a wish to stop; a second Ctrl-C stops at once."""
+    received: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    previous = {}
+    with contextlib.suppress(ValueError):  # only the main thread may set handlers
+        previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: received[0] if received else 0
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class Stopped(Exception):
+    """The run was asked to stop, saved its state and can be resumed."""
+
+    def __init__(self, number: int, step: int):
+        super().__init__(f"stopped at update {step}, saved.")
+        self.exit_code = 128 + number
+
+
+class Loop:
+    """One run of a population in its folder."""
+
+    def __init__(
+        self,
+        population: Population,
+        rows: Rows,
+        plan: Plan,
+        folder: Path,
+        health: Health,
+        evaluate: Evaluate | None,
+        trackers: list[Tracker],
+        say: Say,
+    ):
+        self._population, self._rows, self._plan = population, rows, plan
+        self._checkpoints, self._health, self._evaluate = folder / "checkpoints", health, evaluate
+        self._trackers, self._say = trackers, say
+        self._start = self._restore()
+        extra = self._start.extra
+        self._means = Means(extra["means"]) if extra else Means()
+        self._lines = JsonLines(folder / "metrics.jsonl", extra["metrics_bytes"] if extra else 0)
+        self._clock = Clock(extra["clock"]) if extra else Clock()
+
+    @property
+    def step(self) -> int:
+        """Updates done before this call."""
+        return self._start.step
+
+    def _restore(self) -> Checkpoint:
+        shapes = jax.eval_shape(lambda: initial_states(self._population, self._rows.spec))
+        found = latest_checkpoint(self._checkpoints, shapes, self._say)
+        if found is None:
+            return Checkpoint(0, initial_states(self._population, self._rows.spec), {})
+        return found
+
+    def run(self, reporter: Reporter, stop: Callable[[], int]) -> Outcome:
+        """Trains to the end, or until asked to stop."""
+        step, states, plan = self._start.step, self._start.states, self._plan
+        programs: dict[int, Any] = {}
+        try:
+            while step < plan.steps:
+                length = min(plan.chunk, plan.steps - step)
+                warm = length in programs
+                program = programs.setdefault(length, compile_chunk(self._population, length))
+                began = time.monotonic()
+                states, chunk = program(states, self._rows, jnp.int32(step))
+                metrics = {name: np.asarray(values) for name, values in chunk.items()}
+                self._clock.add(time.monotonic() - began, length, warm)
+                self._watch(metrics, step)
+                step += length
+                self._record(step, states, metrics, reporter)
+                number = stop()
+                if number or step == plan.steps or step % plan.checkpoint_every == 0:
+                    self._save(step, states)
+                if number and step < plan.steps:
+                    raise Stopped(number, step)
+            return Outcome(states, self._clock)
+        finally:
+            self._lines.close()
+            for tracker in self._trackers:
+                tracker.close()
+
+    def _watch(self, metrics: dict[str, npt.NDArray[Any]], step: int) -> None:
+        try:
+            self._health.check(metrics, step)
+        except Diverged as trouble:
+            if self._plan.stop_on_divergence:
+                raise
+            self._say(str(trouble))
+
+    def _record(
+        self, step: int, states: Any, metrics: dict[str, npt.NDArray[Any]], reporter: Reporter
+    ) -> None:
+        self._means.add(metrics)
+        reporter.show(step, {name: float(values[-1].mean()) for name, values in metrics.items()})
+        last = step == self._plan.steps
+        if last or step % self._plan.log_every == 0:
+            self._log({"step": step, "kind": "train", "metrics": self._means.take()})
+        due = self._plan.eval_every and step % self._plan.eval_every == 0
+        if self._evaluate and (last or due):
+            self._log({"step": step, "kind": "evaluation", "metrics": self._evaluate(states, step)})
+
+    def _log(self, row: dict[str, Any]) -> None:
+        for tracker in (self._lines, *self._trackers):
+            tracker.log(row)
+
+    def _save(self, step: int, states: Any) -> None:
+        extra = {
+            "metrics_bytes": self._lines.size,
+            "means": self._means.held(),
+            "clock": self._clock.held(),
+        }
+        save_checkpoint(self._checkpoints, step, states, extra, self._plan.keep)

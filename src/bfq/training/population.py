@@ -1,0 +1,118 @@
+"""A run is a population: members that differ in seed and in numeric hyperparameters, trained at once."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Array, Float, Int, Key
+
+from bfq.agents.agent import Agent, Batch, Spec, numeric_fields
+from bfq.errors import BadInput
+
+
+class Member(NamedTuple):
+    """One run inside the population."""
+
+    seed: int
+    overrides: dict[str, float]
+
+
+class Population(NamedTuple):
+    """What stays the same while a population trains: a member axis on every leaf."""
+
+    agent: Agent
+    configs: Any  # the agent's Config with leaves of shape (M,)
+    keys: Key[Array, " m"]
+    members: tuple[Member, ...]
+
+
+class Rows(NamedTuple):
+    """The transitions side by side in one array: drawing a batch is then a single gather."""
+
+    packed: Float[Array, "n d"]
+    spec: Spec
+
+    def batch(self, index: Int[Array, " b"]) -> Batch:
+        """The transitions of these rows."""
+        s, a = self.spec
+        rows = self.packed[index]
+        observations, actions, following, rewards, masks = jnp.split(
+            rows, [s, s + a, 2 * s + a, 2 * s + a + 1], axis=-1
+        )
+        return Batch(observations, actions, rewards[:, 0], following, masks[:, 0])
+
+
+def pack(arrays: dict[str, npt.NDArray[np.float32]]) -> Rows:
+    """Puts prepared transitions on the device."""
+    order = ("observations", "actions", "next_observations", "rewards", "masks")
+    columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order]
+    spec = Spec(columns[0].shape[1], columns[1].shape[1])
+    return Rows(jnp.asarray(np.concatenate(columns, axis=1)), spec)
+
+
+def members_of(seeds: Sequence[int], values: dict[str, Sequence[float]]) -> tuple[Member, ...]:
+    """Every combination of the values, with every seed."""
+    grid = [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
+    return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)
+
+
+def populate(agent: Agent, config: Any, members: Sequence[Member]) -> Population:
+    """Stacks the members' hyperparameters along the member axis."""
+    varied = {name for member in members for name in member.overrides}
+    fixed = varied - set(numeric_fields(config))
+    if fixed:
+        name = sorted(fixed)[0]
+        raise BadInput(
+            f"{name} is part of {agent.name}'s structure, so it cannot take several values in one run: "
+            "give one value, and start one run for each."
+        )
+    singles = [dataclasses.replace(config, **member.overrides) for member in members]
+    configs = jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *singles)
+    keys = jnp.stack([jax.random.key(member.seed) for member in members])
+    return Population(agent, configs, keys, tuple(members))
+
+
+def initial_states(population: Population, spec: Spec) -> Any:
+    """Every member's state before its first update."""
+    init = population.agent.init
+
+    def start(key: Key[Array, ""], config: Any) -> Any:
+        return init(jax.random.fold_in(key, 0), spec, config)
+
+    return jax.jit(jax.vmap(start))(population.keys, population.configs)
+
+
+Chunk = Callable[[Any, Rows, Int[Array, ""]], tuple[Any, dict[str, Float[Array, "c m"]]]]
+
+
+def compile_chunk(population: Population, length: int) -> Chunk:
+    """The compiled program: `length` updates of all members, from drawing the batch to moving the targets.
+
+    Randomness comes from (seed, number of the update) alone, so a run can go on from any checkpoint.
+    """
+    agent, batch_size = population.agent, population.configs.batch_size
+
+    def member_update(state: Any, key: Key[Array, ""], config: Any, rows: Rows, step: Array) -> Any:
+        batch_key, update_key = jax.random.split(jax.random.fold_in(key, step + 1))
+        index = jax.random.randint(batch_key, (batch_size,), 0, len(rows.packed))
+        return agent.update(state, rows.batch(index), update_key, config)
+
+    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None, None))
+
+    def chunk(states: Any, keys: Any, configs: Any, packed: Array, spec: Spec, start: Array) -> Any:
+        def body(carry: Any, step: Array) -> Any:
+            return every_member(carry, keys, configs, Rows(packed, spec), step)
+
+        return jax.lax.scan(body, states, start + jnp.arange(length))
+
+    compiled = jax.jit(chunk, static_argnums=4, donate_argnums=0)
+
+    def call(states: Any, rows: Rows, start: Int[Array, ""]) -> Any:
+        return compiled(states, population.keys, population.configs, rows.packed, rows.spec, start)
+
+    return call

@@ -1,0 +1,112 @@
+"""Where numbers go: JSON lines always; TensorBoard and W&B when asked for, never by default."""
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from bfq.errors import BadInput, unknown
+from bfq.training.files import DiskTrouble
+
+Row = dict[str, Any]
+
+
+class Tracker(Protocol):
+    """Takes rows of numbers, one list entry a member."""
+
+    def log(self, row: Row) -> None:
+        """Records a row."""
+        ...
+
+    def close(self) -> None:
+        """Flushes what is held back."""
+        ...
+
+
+class JsonLines:
+    """`metrics.jsonl`: no clock times in it, so that a repeated run has the same bytes."""
+
+    def __init__(self, path: Path, size: int = 0):
+        """Opens the file, cut to the `size` in bytes that a checkpoint remembers."""
+        self._file = path.open("ab")
+        os.truncate(path, min(size, path.stat().st_size))
+        self._file.seek(0, os.SEEK_END)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, flushed."""
+        self._file.flush()
+        return self._file.tell()
+
+    def log(self, row: Row) -> None:
+        """Appends a line."""
+        try:
+            self._file.write((json.dumps(row, allow_nan=False) + "\n").encode())
+            self._file.flush()
+        except OSError as error:
+            raise DiskTrouble(f"cannot write {self._file.name}: {error.strerror or error}.") from error
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _scalars(row: Row) -> list[tuple[str, float]]:
+    """`kind/metric/member` and its value, for trackers that draw one curve a name."""
+    return [
+        (f"{row['kind']}/{name}/member{k}", value)
+        for name, values in row["metrics"].items()
+        for k, value in enumerate(values)
+        if value is not None
+    ]
+
+
+class TensorBoard:
+    """Event files in `tensorboard/` of the run folder."""
+
+    def __init__(self, folder: Path, config: Row):
+        self._writer = _needs("tensorboardX", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, row: Row) -> None:
+        """Writes one scalar a metric and member."""
+        for name, value in _scalars(row):
+            self._writer.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        """Flushes the event file."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A W&B run, in whatever mode W&B is set to."""
+
+    def __init__(self, folder: Path, config: Row):
+        self._run = _needs("wandb", "wandb").init(project="bfq", dir=str(folder), config=config)
+
+    def log(self, row: Row) -> None:
+        """Sends one scalar a metric and member."""
+        self._run.log(dict(_scalars(row)), step=row["step"])
+
+    def close(self) -> None:
+        """Ends the W&B run."""
+        self._run.finish()
+
+
+def _needs(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{module} is not installed: pip install 'bfq-rl[{extra}]'.") from error
+
+
+TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
+    """The trackers asked for, by name."""
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+    return [TRACKERS[name](folder, config) for name in names]
