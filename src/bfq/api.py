@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bfq.data.catalog import DEFAULT_TASK
+from bfq.data.dataset import Dataset
+from bfq.data.tables import write_npz
 from bfq.deploy.policy import Policy, load_policy, load_trained
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import protocol_from
@@ -34,7 +36,7 @@ class Result:
 
 
 def train(
-    task: str | Path = DEFAULT_TASK,
+    task: str | Path | Dataset = DEFAULT_TASK,
     agent: str = "bfq",
     *,
     steps: int | None = None,
@@ -45,14 +47,20 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> Result:
-    """Trains a population on a task, or on a file of your own, and evaluates it.
+    """Trains a population on a task, a file or a dataset of your own, and evaluates it.
 
     `values` are hyperparameters; a list of numbers makes one member of each. `settings` are those of
-    `bfq.settings.compose`.
+    `bfq.settings.compose`. A dataset is kept in the run folder, so that the run can be resumed.
     """
-    run = compose(str(task), agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
+    name = f"{task.name}.npz" if isinstance(task, Dataset) else str(task)
+    run = compose(name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
     folder = Path(out) if out is not None else new_folder(run)
-    start(run, folder)
+    if isinstance(task, Dataset):
+        run = replace(run, task=str(folder / name))
+        start(run, folder, task)
+        write_npz(task, folder / name)
+    else:
+        start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))
 
 

@@ -55,12 +55,20 @@ def unfinished(runs: Path = RUNS) -> Path:
     return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
 
 
-def start(run: RunConfig, folder: Path) -> None:
-    """Makes the folder of a new run; a folder that holds one already is left alone."""
+def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Dataset:
+    """Makes the folder of a new run with its complete config.json; one that holds a run is left alone.
+
+    Data is read and transforms are fitted before anything is written.
+    """
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
+    dataset = dataset if dataset is not None else load_dataset(run.task)
+    for note in dataset.notes:
+        say(f"note: {note}")
+    kept = {"transforms": told_transforms(fit(dataset, **run.data)), "data_sha256": dataset.sha256}
     make_folder(folder)
-    write_json(folder / "config.json", dataclasses.asdict(run))
+    write_json(folder / "config.json", {**dataclasses.asdict(run), **kept})
+    return dataset
 
 
 def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[str, Any]]:
@@ -100,55 +108,48 @@ def transforms_of(kept: dict[str, Any]) -> Transforms:
         raise BadInput(f"the run's config.json keeps no usable transforms: {error!r}.") from error
 
 
-def _keep(folder: Path, run: RunConfig, dataset: Dataset, transforms: Transforms) -> None:
-    """Adds the fitted transforms and the data's fingerprint to config.json; on resuming, compares them."""
-    _, kept = read_run(folder)
-    if kept and kept["data_sha256"] != dataset.sha256:
-        raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
-    arrays = {
-        field.name: value.tolist()
-        for field in dataclasses.fields(transforms)
-        if isinstance(value := getattr(transforms, field.name), np.ndarray)
-    }
-    told = {
+def told_transforms(transforms: Transforms) -> dict[str, Any]:
+    """Transforms as config.json keeps them; float32 numbers survive the way through JSON unchanged."""
+    values = {f.name: getattr(transforms, f.name) for f in dataclasses.fields(transforms)}
+    arrays = {name: value.tolist() for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {
         **arrays,
         "reward": dataclasses.asdict(transforms.reward),
         "observations": transforms.observations,
     }
-    write_json(
-        folder / "config.json",
-        {**dataclasses.asdict(run), "transforms": told, "data_sha256": dataset.sha256},
-    )
 
 
-def complete(folder: Path, trackers: tuple[str, ...] = (), quiet: bool = False) -> dict[str, Any]:
-    """Trains a run's baselines and the run itself, each from where it stands, and writes the report."""
-    run, _ = read_run(folder)
-    for name in run.baselines:
-        beside = folder / "baselines" / name
-        if not (beside / "config.json").exists():
-            start(baseline_of(run, name), beside)
-        execute(beside, trackers, quiet)
-    result = execute(folder, trackers, quiet)
-    write_report([folder], folder)
+def complete(
+    folder: Path, dataset: Dataset | None = None, trackers: tuple[str, ...] = (), quiet: bool = False
+) -> dict[str, Any]:
+    """Trains a run's baselines and the run itself, each from where it stands, and writes the report.
+
+    Without `dataset` the run's data is loaded again, and refused if it is not what the run began with.
+    """
+    run, kept = read_run(folder)
+    with locked(folder):
+        dataset = dataset if dataset is not None else load_dataset(run.task)
+        if kept.get("data_sha256") != dataset.sha256:
+            raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
+        for name in run.baselines:
+            beside = folder / "baselines" / name
+            if not (beside / "config.json").exists():
+                start(baseline_of(run, name), beside, dataset)
+            execute(beside, dataset, trackers, quiet)
+        result = execute(folder, dataset, trackers, quiet)
+        write_report([folder], folder)
     return result
 
 
-def execute(folder: Path, trackers: tuple[str, ...] = (), quiet: bool = False) -> dict[str, Any]:
+def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> dict[str, Any]:
     """Trains the run of a folder from where it stands to its end, and writes its result.json."""
-    run, _ = read_run(folder)
     if (folder / "result.json").exists():
         return dict(read_json(folder / "result.json"))
-    with locked(folder):
-        dataset = load_dataset(run.task)
-        for note in dataset.notes:
-            say(f"note: {note}")
-        transforms = fit(dataset, **run.data)
-        _keep(folder, run, dataset, transforms)
-        population = population_of(run)
-        clock = _train(run, folder, population, dataset, transforms, trackers, quiet)
-        result = _result(run, folder, population, dataset, transforms, clock)
-        write_json(folder / "result.json", result)
+    run, kept = read_run(folder)
+    transforms, population = transforms_of(kept), population_of(run)
+    clock = _train(run, folder, population, dataset, transforms, trackers, quiet)
+    result = _result(run, folder, population, dataset, transforms, clock)
+    write_json(folder / "result.json", result)
     return result
 
 

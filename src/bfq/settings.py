@@ -182,7 +182,7 @@ def _at_least(least: int, name: str, value: int) -> int:
 
 
 def _positive(config: Any) -> None:
-    """Sizes and counts of a Config are whole numbers from 1 up, except those that say when something starts."""
+    """Sizes and counts of a Config begin at 1 (a `_start` at 0), and no number in it is negative."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.type is int and not field.name.endswith("_start"):

@@ -22,7 +22,7 @@ from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
 from bfq.nets.layers import ACTIVATIONS
 from bfq.nets.mlp import MLP
-from bfq.nets.velocity import ARCHITECTURES, Velocity
+from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 KINDS = ("gaussian", "deterministic", "flow")
 
@@ -90,7 +90,7 @@ def deterministic_loss(policy: Gaussian, batch: Batch) -> Float[Array, ""]:
     return jnp.square(jnp.tanh(policy.mean(batch.observations)) - batch.actions).mean()
 
 
-def flow_loss(policy: Velocity, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+def flow_loss(policy: VelocityNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
     """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²: the boundary loss at r = t."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)

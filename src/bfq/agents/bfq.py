@@ -31,7 +31,7 @@ from bfq.flow.maps import TimeRule, bootstrap_loss, one_step
 from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
-from bfq.nets.velocity import ARCHITECTURES, Velocity
+from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
 @hyperparameters
@@ -94,7 +94,7 @@ class State(NamedTuple):
     """Everything that training changes."""
 
     policy: Learner  # θ
-    policy_target: Velocity  # θ′
+    policy_target: VelocityNet  # θ′
     critics: Learner  # φ
     critics_target: Critics  # φ′
     step: Step
@@ -111,9 +111,9 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: Velocity, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, temperature: float
+    policy: VelocityNet, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, temperature: float
 ) -> Float[Array, "b a"]:
-    """a = clip(π_θ(ε, 0, 1; s)), ε ~ temperature · N(0, I)."""
+    """A = clip(π_θ(ε, 0, 1; s)), ε ~ temperature · N(0, I)."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return one_step(policy, noise, observations, config.preconditioned)
 
@@ -135,7 +135,7 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: Velocity, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)

@@ -39,9 +39,9 @@ def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[
 def descend(
     state: Learner, loss: Callable[[Any], tuple[Array, T]], rate: Number, clip_norm: Number = 0.0
 ) -> tuple[Learner, Float[Array, ""], T]:
-    """One Adam step on `loss(params) -> (value, extra)`; `clip_norm` > 0 bounds the gradient's global norm."""
+    """One Adam step on `loss(params) -> (value, extra)`; `clip_norm` > 0 bounds the gradient's norm."""
     (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
-    norm = optax.global_norm(gradient)
+    norm = optax.tree.norm(gradient)
     factor = jnp.where((clip_norm > 0) & (norm > clip_norm), clip_norm / jnp.maximum(norm, 1e-12), 1.0)
     gradient = jax.tree.map(lambda g: factor * g, gradient)
     direction, moments = _adam.update(gradient, state.moments)

@@ -25,7 +25,7 @@ def td_target(
     discount: Number,
     how: str,
 ) -> Float[Array, " b"]:
-    """y = r + γ · mask · Q′(s′, a′)."""
+    """Y = r + γ · mask · Q′(s′, a′)."""
     return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from bfq.cli.words import show_json
 
@@ -45,15 +46,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: dict[str, object]) -> None:
+def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    told, scores = found["protocol"], found["scores"]
-    members = found["members"]
-    assert isinstance(told, dict) and isinstance(scores, dict) and isinstance(members, list)
-    table = Table(title=f"{found['agent']} on {found['task']}, update {found['steps']}",
-                  caption=", ".join(f"{name} {value}" for name, value in told.items()))  # fmt: skip
+    told, scores, members = found["protocol"], found["scores"], found["members"]
+    caption = ", ".join(f"{name} {value}" for name, value in told.items())
+    table = Table(title=f"{found['agent']} on {found['task']}, update {found['steps']}", caption=caption)
     for column in ("seed", "overrides", "return", "normalised"):
         table.add_column(column, justify="right")
     for k, member in enumerate(members):

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bfq.errors import BadInput, unknown
 
@@ -21,23 +21,24 @@ VERBS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one sentence."""
+    """An argument parser whose complaints are one sentence, and that takes no abbreviated words."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong in place of printing the usage."""
         raise BadInput(f"{message}; see `{self.prog} --help`.")
 
 
-def build_parser() -> Parser:
-    """The parser of all verbs."""
-    parser = Parser(
-        prog="bfq", description="Expressive one-step policies from logged data.", allow_abbrev=False
-    )
+def build_parser(chosen: str | None) -> Parser:
+    """The parser; only the chosen verb's file is imported for its words."""
+    parser = Parser(prog="bfq", description="Expressive one-step policies from logged data.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
     for name, about in VERBS.items():
-        verb = verbs.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".",
-                                allow_abbrev=False)  # fmt: skip
-        import_module(f"bfq.cli.{name}").add_arguments(verb)
+        verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        if name == chosen:
+            import_module(f"bfq.cli.{name}").add_arguments(verb)
     return parser
 
 
@@ -47,11 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise unknown("command", words[0], VERBS)
-        arguments = build_parser().parse_args(words)
-        if arguments.verb is None:
-            build_parser().print_help()
+        chosen = words[0] if words and words[0] in VERBS else None
+        parser = build_parser(chosen)
+        arguments = parser.parse_args(words)
+        if chosen is None:
+            parser.print_help()
             return 0
-        return int(import_module(f"bfq.cli.{arguments.verb}").run(arguments))
+        return int(import_module(f"bfq.cli.{chosen}").run(arguments))
     except BadInput as trouble:
         print(f"bfq: {trouble}", file=sys.stderr)
         return 2

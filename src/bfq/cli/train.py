@@ -1,47 +1,41 @@
 """`bfq train`: from data to a score, a picture and a policy."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import assignments, seeds, show_json
 from bfq.errors import BadInput
 
+SET_HELP = "a hyperparameter; several values train as members of one population"
+BASELINE_HELP = "also train this agent and show it beside; default bc for the embedded task"
+DESCRIBES_A_RUN = (
+    "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
+    "temperature", "simulator", "episode_steps", "keep_going",
+)  # fmt: skip
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
-    parser.add_argument(
-        "--task", metavar="NAME", help="a task (see `bfq tasks`) or a .npz/.hdf5 file of your own"
-    )
-    parser.add_argument("--agent", metavar="NAME", help="a method (see `bfq agents`); default bfq")
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="updates of each member; default from the preset"
-    )
-    parser.add_argument(
-        "--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7; default 5"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE[,VALUE…]",
-                        help="a hyperparameter; several values train as members of one population")  # fmt: skip
-    parser.add_argument("--baseline", action="append", metavar="AGENT",
-                        help="also train this agent and show it beside; default bc for the embedded task")  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
-    parser.add_argument("--resume", action="store_true",
-                        help="continue the run in --out, or the newest unfinished one under runs/")  # fmt: skip
-    parser.add_argument("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
-    parser.add_argument("--eval-episodes", type=int, metavar="N", help="episodes a member in each evaluation")
-    parser.add_argument("--evaluations", type=int, metavar="N", help="evaluations during the run; default 8")
-    parser.add_argument(
-        "--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing"
-    )
-    parser.add_argument("--temperature", type=float, metavar="X", help="factor on the acting noise")
-    parser.add_argument(
-        "--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in"
-    )
-    parser.add_argument("--episode-steps", type=int, metavar="N", help="episode limit with --simulator")
-    parser.add_argument("--keep-going", action="store_true", help="report a diverging member, do not stop")
-    parser.add_argument("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
-    parser.add_argument("--json", action="store_true", help="print result.json and nothing else")
+    add = parser.add_argument
+    add("--task", metavar="NAME", help="a task (see `bfq tasks`) or a .npz/.hdf5 file of your own")
+    add("--agent", metavar="NAME", help="a method (see `bfq agents`); default bfq")
+    add("--steps", type=int, metavar="N", help="updates of each member; default from the preset")
+    add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7; default 5")
+    add("--set", action="append", default=[], metavar="NAME=VALUE[,VALUE…]", help=SET_HELP)
+    add("--baseline", action="append", metavar="AGENT", help=BASELINE_HELP)
+    add("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
+    add("--resume", action="store_true", help="continue the run in --out, or the newest unfinished in runs/")
+    add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
+    add("--eval-episodes", type=int, metavar="N", help="episodes a member in each evaluation")
+    add("--evaluations", type=int, metavar="N", help="evaluations during the run; default 8")
+    add("--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing")
+    add("--temperature", type=float, metavar="X", help="factor on the acting noise")
+    add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
+    add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
+    add("--keep-going", action="store_true", help="report a diverging member, do not stop")
+    add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
+    add("--json", action="store_true", help="print result.json and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,10 +44,12 @@ def run(args: argparse.Namespace) -> int:
     from bfq.training.files import DiskTrouble
     from bfq.training.health import Diverged
     from bfq.training.loop import Stopped
+    from bfq.training.trackers import check_trackers
 
-    folder = _folder(args)
+    check_trackers(args.track)
+    folder, dataset = _folder(args)
     try:
-        result = complete(folder, tuple(args.track), quiet=args.json)
+        result = complete(folder, dataset, tuple(args.track), quiet=args.json)
     except Stopped as stopped:
         say(f"bfq: {stopped} Continue with: bfq train --resume --out {folder}")
         return stopped.exit_code
@@ -70,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(args: argparse.Namespace) -> Path:
+def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     """The folder to work in: the one to resume, or a new one that holds what was asked for."""
     from bfq import experiment
 
@@ -79,15 +75,14 @@ def _folder(args: argparse.Namespace) -> Path:
         folder = args.out or experiment.unfinished()
         if not (folder / "config.json").exists():
             raise BadInput(f"there is no run to resume in {folder}.")
-        return Path(folder)
+        return folder, None
     if args.config:
         _only_config(args)
         described, _ = experiment.read_run(args.config.parent, args.config.name)
     else:
         described = _compose(args)
     folder = args.out or experiment.new_folder(described)
-    experiment.start(described, folder)
-    return Path(folder)
+    return folder, experiment.start(described, folder)
 
 
 def _compose(args: argparse.Namespace) -> Any:
@@ -118,9 +113,8 @@ def _compose(args: argparse.Namespace) -> Any:
 
 def _given(args: argparse.Namespace) -> list[str]:
     """The options that describe a run, as far as they were used."""
-    names = ("task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
-             "temperature", "simulator", "episode_steps", "keep_going")  # fmt: skip
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) not in (None, [], False)]
+    used = [name for name in DESCRIBES_A_RUN if getattr(args, name) not in (None, [], False)]
+    return [f"--{name.replace('_', '-')}" for name in used]
 
 
 def _only_resume(args: argparse.Namespace) -> None:
@@ -140,7 +134,8 @@ def _show(folder: Path) -> None:
     from bfq.reporting.runs import read_run
     from bfq.reporting.tables import rich_table
 
-    console = Console(file=sys.stdout)
-    console.print(rich_table(read_run(folder)))
-    for name in ("", "learning_curves.png", "report.html"):
-        print(f"{'run folder' if not name else name:20} {folder / name}")
+    Console().print(rich_table(read_run(folder)))
+    print(f"run folder      {folder}")
+    if (folder / "learning_curves.png").exists():  # a run without a simulator has none
+        print(f"learning curves {folder / 'learning_curves.png'}")
+    print(f"report          {folder / 'report.html'}")

@@ -81,5 +81,5 @@ def make_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
         action_low=-MAX_TORQUE,
         action_high=MAX_TORQUE,
         name=PENDULUM.name,
-        source=f"{episodes} episodes of {len(MIXTURE)} scripted controllers in {PENDULUM.simulator}, seed {seed}",
+        source=f"{episodes} episodes of {len(MIXTURE)} scripted controllers, seed {seed}",
     )

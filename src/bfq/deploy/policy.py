@@ -8,14 +8,13 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.agent import Agent
+from bfq.agents.agent import Acting, Agent, Spec
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.experiment import population_of, read_run, say, transforms_of
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.population import Population, initial_states
-from bfq.agents.agent import Acting, Spec
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def load_policy(
     count = len(trained.population.members)
     if not 0 <= member < count:
         raise BadInput(f"the run has members 0 to {count - 1}, not {member}.")
-    wishes = {"candidates": candidates, "temperature": temperature}
+    wishes: dict[str, Any] = {"candidates": candidates, "temperature": temperature}
     acting = replace(trained.protocol.acting, **{k: v for k, v in wishes.items() if v is not None})
     Protocol(acting=acting).check()
     state, config = jax.tree.map(

@@ -55,7 +55,7 @@ def one_step(
     observation: Float[Array, "*b s"],
     preconditioned: bool = True,
 ) -> Float[Array, "*b a"]:
-    """a = clip(π_θ(ε, 0, 1; s), −1, 1): one network call from noise to action."""
+    """A = clip(π_θ(ε, 0, 1; s), −1, 1): one network call from noise to action."""
     action = flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
     return jnp.clip(action, -1.0, 1.0)
 

@@ -15,7 +15,7 @@ def euler(
     """a_{t−Δ} = a_t − Δ v(a_t, t) with Δ = 1/steps, from t = 1 down to 0."""
     delta = 1.0 / steps
 
-    def step(k: int, x: Array) -> Array:
+    def step(k: Array, x: Array) -> Array:
         t = jnp.full(x.shape[:-1], 1.0 - k * delta)
         return x - delta * velocity(x, t)
 

@@ -26,11 +26,11 @@ class TimeEmbedding(eqx.Module):
     first: Linear
     second: Linear
     dim: int = eqx.field(static=True)
-    scale: float = eqx.field(static=True)
+    scale: int = eqx.field(static=True)
     activation: str = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, dim: int, hidden: int, out: int, scale: float, activation: str = "mish"
+        self, key: PRNGKeyArray, dim: int, hidden: int, out: int, scale: int, activation: str = "mish"
     ):
         first_key, second_key = jax.random.split(key)
         self.first, self.second = Linear(first_key, dim, hidden), Linear(second_key, hidden, out)

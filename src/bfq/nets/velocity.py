@@ -4,7 +4,7 @@ All are called as `net(noisy_action, r, t, observation)` and return a vector of 
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,12 +16,16 @@ from bfq.nets.layers import Linear, gelu, variance_scaling, zeros
 from bfq.nets.mlp import MLP
 
 
-class Velocity(Protocol):
-    """What every network below is to the flow: a velocity at (a_t, r, t) given s."""
+Velocity = Callable[[Array, Array, Array, Array], Array]  # (a_t, r, t, s) -> v, as the flow sees it
+
+
+@runtime_checkable
+class VelocityNet(Protocol):
+    """A velocity that knows the size of what it maps: what every network below is."""
 
     @property
     def action_dim(self) -> int:
-        """The size of the vectors it maps."""
+        """Numbers in an action."""
         ...
 
     def __call__(
@@ -36,7 +40,7 @@ class Velocity(Protocol):
 
 
 def beside(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Array]:
-    """Codes of the times, repeated for each row where one serves them all: acting embeds 0 and 1 only once."""
+    """Codes of the times, one a row; where one time serves all rows it is embedded once and repeated."""
     return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
 
 
@@ -57,7 +61,7 @@ class EmbeddedVelocity(eqx.Module):
         action_dim: int,
         width: int,
         depth: int,
-        time_scale: float,
+        time_scale: int,
         time_dim: int = 64,
     ):
         t_key, r_key, trunk_key = jax.random.split(key, 3)
@@ -68,7 +72,7 @@ class EmbeddedVelocity(eqx.Module):
 
     @property
     def action_dim(self) -> int:
-        """The size of the vectors it maps."""
+        """Numbers in an action."""
         return self.trunk.output.bias.shape[-1]
 
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
@@ -96,7 +100,7 @@ class RawTimeVelocity(eqx.Module):
 
     @property
     def action_dim(self) -> int:
-        """The size of the vectors it maps."""
+        """Numbers in an action."""
         return self.trunk.output.bias.shape[-1]
 
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
@@ -106,7 +110,7 @@ class RawTimeVelocity(eqx.Module):
 
 
 def rms_norm(x: Float[Array, "*b d"], gain: Float[Array, " d"]) -> Float[Array, "*b d"]:
-    """x / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learnt."""
+    """X / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learnt."""
     unit = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
     return unit * gain * x.shape[-1] ** 0.5
 
@@ -139,7 +143,7 @@ class ResidualBlock(eqx.Module):
         self.residual_scale = residual_scale
 
     def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-        """x + 0.1 (block(x) − x)."""
+        """X + 0.1 (block(x) − x)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
             self.modulation(jax.nn.silu(code)), 6, axis=-1
         )
@@ -172,7 +176,7 @@ class ResidualVelocity(eqx.Module):
         action_dim: int,
         width: int,
         depth: int,
-        time_scale: float,
+        time_scale: int,
     ):
         keys = jax.random.split(key, depth + 6)
         self.token = Linear(keys[0], observation_dim + action_dim, width, variance_scaling(0.01))
@@ -186,7 +190,7 @@ class ResidualVelocity(eqx.Module):
 
     @property
     def action_dim(self) -> int:
-        """The size of the vectors it maps."""
+        """Numbers in an action."""
         return self.output.bias.shape[-1]
 
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
@@ -199,7 +203,7 @@ class ResidualVelocity(eqx.Module):
         return self.output(rms_norm(x, self.final_gain) * (1.0 + scale) + shift)
 
 
-VelocityFactory = Callable[[PRNGKeyArray, int, int, int, int, float], Velocity]
+VelocityFactory = Callable[[PRNGKeyArray, int, int, int, int, int], VelocityNet]
 
 ARCHITECTURES: dict[str, VelocityFactory] = {
     "embedded": EmbeddedVelocity,

@@ -40,17 +40,17 @@ class Health:
                 "lower the learning rate or eta, or look for extreme values in the data."
             )
         if "q" in chunk:
-            outside = (chunk["q"] < self._low) | (chunk["q"] > self._high)
-            if outside.any():
-                step, member = np.argwhere(outside)[0]
-                raise Diverged(
-                    f"the mean Q reached {chunk['q'][step, member]:.4g} at update {start + step + 1} of member "
-                    f"{self._members[member]}, while the rewards allow no value beyond "
-                    f"{self._bound(member, chunk['q'][step, member]):.4g}: the critics diverge; lower the "
-                    "learning rate or eta, or use critics with layer norm."
-                )
+            self._check_q(chunk["q"], start)
 
-    def _bound(self, member: int, q: float) -> float:
-        low, high = self._low[member], self._high[member]
-        width = (high - low) / 3.0
-        return float(high - width if q > high else low + width)
+    def _check_q(self, q: Floats, start: int) -> None:
+        outside = (q < self._low) | (q > self._high)
+        if outside.any():
+            step, member = np.argwhere(outside)[0]
+            low, high = self._low[member], self._high[member]
+            width = (high - low) / 3.0  # the interval was widened by its own width on either side
+            bound = high - width if q[step, member] > high else low + width
+            raise Diverged(
+                f"the mean Q reached {q[step, member]:.4g} at update {start + step + 1} of member "
+                f"{self._members[member]}, while the rewards allow no value beyond {bound:.4g}: the critics "
+                "diverge; lower the learning rate or eta, or use critics with layer norm."
+            )

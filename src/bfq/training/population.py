@@ -1,7 +1,7 @@
 """A run is a population: members that differ in seed and in numeric hyperparameters, trained at once."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def pack(arrays: dict[str, npt.NDArray[np.float32]]) -> Rows:
     return Rows(jnp.asarray(np.concatenate(columns, axis=1)), spec)
 
 
-def members_of(seeds: Sequence[int], values: dict[str, Sequence[float]]) -> tuple[Member, ...]:
+def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> tuple[Member, ...]:
     """Every combination of the values, with every seed."""
     grid = [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
     return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)

@@ -40,11 +40,8 @@ class Reporter:
         elif time.monotonic() - self._said > 10.0 or step == self._steps:
             self._said = time.monotonic()
             left = (self._steps - step) / max(rate, 1e-9)
-            self._console.print(
-                f"{self._title}: {step}/{self._steps}  {rate:.0f} steps/s  {left:.0f} s left  {_brief(metrics)}",
-                soft_wrap=True,
-                highlight=False,
-            )
+            line = f"{self._title}: {step}/{self._steps}  {rate:.0f} steps/s  {left:.0f} s left"
+            self._console.print(f"{line}  {_brief(metrics)}", soft_wrap=True, highlight=False)
 
     def start(self) -> None:
         """Begins the live display."""

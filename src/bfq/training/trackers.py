@@ -104,9 +104,14 @@ def _needs(module: str, extra: str) -> Any:
 TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
-    """The trackers asked for, by name."""
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuses a tracker that does not exist, before anything is begun."""
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
+
+
+def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
+    """The trackers asked for, by name."""
+    check_trackers(names)
     return [TRACKERS[name](folder, config) for name in names]

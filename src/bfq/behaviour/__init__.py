@@ -1,0 +1,1 @@
+"""Behaviour policies made here: a small SAC, the simulators it learns in, and the weights it leaves."""

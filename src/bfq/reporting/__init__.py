@@ -1,0 +1,1 @@
+"""What we say about results: statistics, tables, figures and one page, from result files only."""

@@ -1,0 +1,158 @@
+"""One page that holds everything: no script, and nothing loaded from elsewhere."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+from bfq.reporting import prose
+from bfq.reporting.figures import learning_curves, losses
+from bfq.reporting.markup import Markup, tag
+from bfq.reporting.runs import Run
+from bfq.reporting.statistics import Summary
+from bfq.reporting.tables import (
+    ABSENT,
+    CAPTION,
+    UNITS,
+    Aggregate,
+    ScoreRow,
+    ScoreTable,
+    aggregates,
+    comparison,
+    decimals,
+    interval_text,
+    number_text,
+    score_table,
+    seconds_text,
+    seeds_text,
+    stacked,
+)
+
+HEAD = ("Return", "Normalised score", "Seeds", "Training")
+CURVES = "Bold: mean over seeds. Shaded: its 95% interval. Faint: each seed. Dashed: mean return of the data."
+LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
+
+
+def report_page(runs: Sequence[Run]) -> str:
+    """A page with a section a run, and a comparison on top where there are several."""
+    several = len(runs) > 1
+    title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
+    sections = [run_section(run, place, "h2" if several else "h1") for place, run in enumerate(runs, 1)]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title} · bfq"),
+        tag("style", Markup(resources.files("bfq.reporting").joinpath("page.css").read_text("utf-8"))),
+    )
+    top = [comparison_section(runs, title)] if several else []
+    return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *top, *sections)), lang='en')}"
+
+
+def comparison_section(runs: Sequence[Run], title: str) -> Markup:
+    """All runs in one table, and where each is told in full."""
+    links = [
+        tag("li", tag("a", f"{run.title} on {run.task}", href=f"#run-{place}"), f" from {run.folder}")
+        for place, run in enumerate(runs, 1)
+    ]
+    parts = [tag("h1", title), *_scores(comparison(runs), with_task=True), *_over_tasks(aggregates(runs))]
+    return tag("section", *parts, tag("h3", "Runs"), tag("ul", *links), class_="comparison")
+
+
+def run_section(run: Run, place: int, heading: str) -> Markup:
+    """Everything about one run."""
+    table = score_table(run)
+    parts = [
+        tag(heading, f"{run.title} on {run.task}"),
+        tag("p", prose.about(run), class_="quiet"),
+        tiles(table),
+        tag("h3", table.title),
+        *_scores(table),
+        *_figure("Learning curves", learning_curves(run), CURVES),
+        *_figure("Training", losses(run), LOSSES),
+        tag("h3", "How it was evaluated"),
+        tag("p", prose.protocol(run)),
+        tag("h3", "Data"),
+        facts(prose.data(run)),
+        tag("h3", "Hyperparameters"),
+        facts(prose.hyperparameters(run)),
+        tag("h3", "Where it ran"),
+        facts({"device": run.device} | {name: prose.plain(value) for name, value in run.versions.items()}),
+        tag("h3", "Command"),
+        tag("pre", tag("code", run.command)),
+    ]
+    return tag("section", *parts, id=f"run-{place}", class_="run")
+
+
+def tiles(table: ScoreTable) -> Markup:
+    """The headline: the agent, its baselines and the data, a number each."""
+    agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
+    best = agent[0]
+    note = f"best of {len(agent)} settings, chosen by this score: {best.overrides}" if agent[1:] else ""
+    rest = [row for row in reversed(table.rows) if row.kind != "agent"]
+    return tag("div", _tile(best, note), *(_tile(row, row.overrides) for row in rest), class_="tiles")
+
+
+def facts(values: Mapping[str, str]) -> Markup:
+    """Names and what they are."""
+    rows = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in values.items()]
+    return tag("table", tag("tbody", *rows), class_="facts")
+
+
+def _shown(row: ScoreRow) -> tuple[str, Summary | None]:
+    return ("normalized", row.normalized) if row.normalized else ("return", row.returns)
+
+
+def _rank(row: ScoreRow) -> float:
+    _, summary = _shown(row)
+    return float("-inf") if summary is None else summary.mean
+
+
+def _tile(row: ScoreRow, note: str) -> Markup:
+    unit, summary = _shown(row)
+    number = number_text(summary.mean, decimals(summary.mean, unit)) if summary else ABSENT
+    spread = f", {interval_text(summary, unit)}" if summary and summary.interval else ""
+    words = f"{UNITS[unit]}{spread}" if summary else "no score"
+    lines = (tag("span", row.name), tag("b", number), tag("span", words))
+    return tag("div", *lines, *([tag("span", note)] if note else []), class_=f"tile {row.kind}")
+
+
+def _scores(table: ScoreTable, with_task: bool = False) -> list[Markup]:
+    head = ("", *(("Task",) if with_task else ()), *HEAD)
+    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
+    body = tag("tbody", *(_score_row(row, head[1:], with_task) for row in table.rows))
+    return [tag("table", top, body, class_="scores"), tag("p", f"{CAPTION}.", class_="quiet small")]
+
+
+def _score_row(row: ScoreRow, head: Sequence[str], with_task: bool) -> Markup:
+    name = tag("th", *_lines([row.name, row.overrides]), scope="row")
+    scores = [tag("div", *_lines(stacked(summary, unit))) for unit, summary in row.scores]
+    cells = [*([row.task] if with_task else []), *scores, seeds_text(row), seconds_text(row)]
+    columns = [tag("td", cell, data_label=label) for label, cell in zip(head, cells, strict=True)]
+    return tag("tr", name, *columns, class_=row.kind)
+
+
+def _lines(texts: Sequence[str]) -> list[Markup]:
+    """The first text, and the others small under it."""
+    return [tag("span", texts[0]), *(tag("small", text) for text in texts[1:] if text)]
+
+
+def _over_tasks(methods: Sequence[Aggregate]) -> list[Markup]:
+    if not methods:
+        return []
+    told = {
+        f"{each.name}, {each.tasks} tasks": f"{number_text(each.mean, 1)} "
+        f"[{number_text(each.interval.low, 1)}, {number_text(each.interval.high, 1)}]"
+        for each in methods
+    }
+    words = (
+        "Interquartile mean of the normalised scores of all seeds, with a 95% stratified bootstrap interval."
+    )
+    return [tag("h3", "Over tasks"), facts(told), tag("p", words, class_="quiet small")]
+
+
+def _figure(title: str, png: bytes | None, caption: str) -> list[Markup]:
+    if png is None:
+        return []
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    image = tag("img", src=source, alt=f"{title}. {caption}")
+    return [tag("h3", title), tag("figure", image, tag("figcaption", caption))]

@@ -1,0 +1,97 @@
+"""A run in words: how it was evaluated, what it learnt from, with which settings."""
+
+from typing import Any
+
+from bfq.reporting.runs import Run
+from bfq.reporting.tables import ABSENT, decimals, number_text
+
+CHOICES = {"argmax": "the one the critics value most", "softmax": "one drawn by a softmax of their values"}
+POLICIES = {"ema": "the moving average of the policy", "online": "the policy itself"}
+
+
+def about(run: Run) -> str:
+    """The size and the cost of a run."""
+    seeds = len(run.groups[0].places)
+    settings = f"{len(run.groups)} settings of {counted(seeds, 'seed')}" if len(run.groups) > 1 else ""
+    return (
+        f"{settings or counted(seeds, 'seed')}, {counted(run.steps, 'update')} each, trained together in "
+        f"{number_text(run.train_seconds, 1)} s ({number_text(run.microseconds_per_step, 1)} µs an update)."
+    )
+
+
+def protocol(run: Run) -> str:
+    """The evaluation protocol, in sentences."""
+    if not run.scores:
+        return "This task has no simulator here, so nothing was evaluated."
+    told = run.protocol
+    first, episodes = told["seed"], told["episodes"]
+    whose = POLICIES.get(told["policy"], told["policy"])
+    return " ".join(
+        (
+            f"Each seed ran {counted(episodes, 'episode')} with the {told['checkpoint']} checkpoint.",
+            f"Episodes began from simulator seeds {first} to {first + episodes - 1}, the same for all seeds.",
+            f"Actions came from {whose}, with noise at temperature {told['temperature']:g}; {_choice(told)}.",
+            _scale(run),
+        )
+    )
+
+
+def data(run: Run) -> dict[str, str]:
+    """Where the data come from and how they were changed."""
+    told = run.data
+    mean, std = told["return_mean"], told["return_std"]
+    episodes = "" if told["episodes"] is None else f", {counted(told['episodes'], 'episode')}"
+    spread = "" if std is None else f" ± {quantity(std)} over episodes"
+    return {
+        "name": told["name"],
+        "source": told["source"],
+        "SHA-256": told["sha256"] or ABSENT,
+        "size": f"{counted(told['transitions'], 'transition')}{episodes}",
+        "return": ABSENT
+        if mean is None
+        else f"{quantity(mean)}{spread}, at most {quantity(told['return_max'])}",
+        **{f"transform: {name}": plain(value) for name, value in run.transforms.items()},
+    }
+
+
+def hyperparameters(run: Run) -> dict[str, str]:
+    """Each hyperparameter, with all its values where the groups differ in it."""
+    told = {name: plain(value) for name, value in run.config.items()}
+    for name in dict.fromkeys(name for group in run.groups for name in group.overrides):
+        values = dict.fromkeys(plain(group.overrides.get(name, run.config.get(name))) for group in run.groups)
+        told[name] = ", ".join(values)
+    return told
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def quantity(value: float | None) -> str:
+    """A number with the digits it deserves."""
+    return ABSENT if value is None else number_text(value, decimals(value))
+
+
+def plain(value: Any) -> str:
+    """A value from JSON as one would write it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {plain(inner)}" for name, inner in value.items())
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ABSENT if value is None else str(value)
+
+
+def _choice(told: dict[str, Any]) -> str:
+    if told["candidates"] == 1:
+        return "one action was drawn and taken"
+    words = CHOICES.get(told["selection"], told["selection"])
+    weight = f" (weight {told['softmax_weight']:g})" if told["selection"] == "softmax" else ""
+    return f"of {told['candidates']} candidates, {words}{weight} was taken"
+
+
+def _scale(run: Run) -> str:
+    if run.reference is None:
+        return "There is no reference score for this task, so returns are not normalised."
+    low, high, source = (run.reference.get(name) for name in ("low", "high", "source"))
+    return f"A normalised score of 0 is a return of {plain(low)}, 100 is {plain(high)} ({plain(source)})."

@@ -1,0 +1,55 @@
+"""Run folders in; a page and its figure out."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bfq.errors import BadInput
+from bfq.reporting.figures import learning_curves
+from bfq.reporting.html import report_page
+from bfq.reporting.runs import Run, read_run
+from bfq.reporting.tables import comparison, records
+
+
+def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
+    """Writes `report.html` and `learning_curves.png` (where there are curves) and tells what is in them."""
+    if not folders:
+        raise BadInput("a report needs at least one run folder.")
+    runs = [read_run(folder) for folder in folders]
+    contents = {
+        "learning_curves.png": learning_curves(*runs),
+        "report.html": report_page(runs).encode("utf-8", "replace"),  # JSON may hold half a character
+    }
+    written = [_write(out / name, content) for name, content in contents.items() if content is not None]
+    return {
+        "runs": [_identity(run) for run in runs],
+        "rows": records(comparison(runs)),
+        "files": [str(path) for path in written],
+    }
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    return {
+        "folder": str(run.folder),
+        "task": run.task,
+        "agent": run.agent,
+        "title": run.title,
+        "steps": run.steps,
+        "members": len(run.members),
+    }
+
+
+def _write(path: Path, content: bytes) -> Path:
+    """Puts a file in its place in one step, as far as any reader can tell."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise BadInput(f"cannot write {path}: {error.strerror or error}.") from error
+    return path

@@ -1,0 +1,249 @@
+"""Score tables: one content, rendered for a terminal, as Markdown and as plain records."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from bfq.reporting.runs import Group, Run
+from bfq.reporting.statistics import (
+    Interval,
+    Summary,
+    interquartile_mean,
+    stratified_bootstrap,
+    summarise,
+)
+
+ABSENT = "–"
+UNITS = {"normalized": "normalised score", "return": "return"}
+CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """How good one thing is on one task."""
+
+    task: str
+    kind: str  # data | baseline | agent
+    agent: str
+    name: str
+    overrides: str
+    returns: Summary | None
+    normalized: Summary | None
+    seeds: int | None  # trained; a summary counts those that have a score
+    seconds: float | None  # of the whole run, whose groups train together
+
+    @property
+    def scores(self) -> tuple[tuple[str, Summary | None], ...]:
+        """Both scores with the names of their units."""
+        return ("return", self.returns), ("normalized", self.normalized)
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Rows under a title."""
+
+    title: str
+    rows: tuple[ScoreRow, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One method over several tasks."""
+
+    name: str
+    tasks: int
+    mean: float  # interquartile, of the normalised scores of all seeds of all tasks
+    interval: Interval
+
+
+def score_table(run: Run) -> ScoreTable:
+    """The data, the baselines and the agent on the run's task."""
+    baselines = [row for baseline in run.baselines for row in _agent_rows(baseline, "baseline")]
+    return ScoreTable(_title(run), (_data_row(run), *baselines, *_agent_rows(run, "agent")))
+
+
+def comparison(runs: Sequence[Run]) -> ScoreTable:
+    """All rows of several runs, task by task; what two runs share is told once."""
+    rows = dict.fromkeys(row for run in runs for row in score_table(run).rows)
+    tasks = list(dict.fromkeys(run.task for run in runs))
+    return ScoreTable("Comparison", tuple(sorted(rows, key=lambda row: tasks.index(row.task))))
+
+
+def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
+    """The interquartile mean of each method that has normalised scores on two tasks or more."""
+    pools: dict[str, dict[str, list[float]]] = {}
+    everyone = [each for run in runs for each in (*run.baselines, run)]
+    for run in everyone:
+        for group in run.groups:
+            values = run.scored("normalized", group)
+            if values:
+                pools.setdefault(f"{run.title} {group.label}".strip(), {}).setdefault(run.task, values)
+    return [_aggregate(name, list(tasks.values())) for name, tasks in pools.items() if len(tasks) > 1]
+
+
+def rich_table(run: Run) -> Table:
+    """A run's scores for a terminal of 80 columns: the interval stands under its mean."""
+    table = score_table(run)
+    drawn = Table(
+        title=Text(table.title, style="bold"),
+        caption=Text(CAPTION, style="dim italic"),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        leading=1,
+        min_width=60,
+    )
+    drawn.add_column("", min_width=16)
+    for name in ("return", "normalised", "seeds", "training"):
+        drawn.add_column(name, justify="right", no_wrap=True)
+    for row in table.rows:
+        name = "\n".join(filter(None, (row.name, row.overrides)))
+        scores = ("\n".join(stacked(summary, unit)) for unit, summary in row.scores)
+        cells = (*scores, seeds_text(row), seconds_text(row))
+        style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
+        drawn.add_row(Text(name), *(Text(cell) for cell in cells), style=style)
+    return drawn
+
+
+def markdown(run: Run) -> str:
+    """A run's scores as Markdown, one line a row."""
+    table = score_table(run)
+    head = ("", "return", "95% interval", "normalised", "95% interval", "seeds", "training")
+    lines = [_line(head), _line((":--", *["--:"] * (len(head) - 1)))]
+    for row in table.rows:
+        name = _escaped(f"{row.name} {row.overrides}".strip())
+        scores = [text for unit, s in row.scores for text in (mean_text(s, unit), interval_text(s, unit))]
+        shown = f"**{name}**" if row.kind == "agent" else name
+        lines.append(_line((shown, *scores, seeds_text(row), seconds_text(row))))
+    return "\n".join([f"**{_escaped(table.title)}**", "", *lines, "", f"{CAPTION}.", ""])
+
+
+def records(table: ScoreTable) -> list[dict[str, Any]]:
+    """The table as plain data for JSON."""
+    return [
+        {
+            "task": row.task,
+            "kind": row.kind,
+            "agent": row.agent,
+            "name": row.name,
+            "overrides": row.overrides,
+            "return": _record(row.returns),
+            "normalized": _record(row.normalized),
+            "seeds": row.seeds,
+            "train_seconds": row.seconds,
+        }
+        for row in table.rows
+    ]
+
+
+def stacked(summary: Summary | None, unit: str) -> list[str]:
+    """Mean ± std, then the interval where there is one."""
+    interval = [interval_text(summary, unit)] if summary and summary.interval else []
+    return [mean_text(summary, unit), *interval]
+
+
+def mean_text(summary: Summary | None, unit: str) -> str:
+    """Mean ± std; one seed has no std to tell."""
+    if summary is None:
+        return ABSENT
+    digits = decimals(summary.mean, unit)
+    mean = number_text(summary.mean, digits)
+    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
+
+
+def interval_text(summary: Summary | None, unit: str) -> str:
+    """The interval with the digits of its mean."""
+    if summary is None or summary.interval is None:
+        return ABSENT
+    low, high = (number_text(end, decimals(summary.mean, unit)) for end in summary.interval)
+    return f"[{low}, {high}]"
+
+
+def seeds_text(row: ScoreRow) -> str:
+    """How many seeds, and how many of them have a score where some have none."""
+    if row.seeds is None:
+        return ABSENT
+    scored = row.returns.n if row.returns else 0
+    return str(row.seeds) if scored in (0, row.seeds) else f"{scored} of {row.seeds}"
+
+
+def seconds_text(row: ScoreRow) -> str:
+    """Training time in seconds."""
+    if row.seconds is None:
+        return ABSENT
+    return f"{number_text(row.seconds, 1 if row.seconds < 100 else 0)} s"
+
+
+def decimals(size: float, unit: str = "return") -> int:
+    """Digits after the point: one for a normalised score, as is the custom, else what the size deserves."""
+    if unit == "normalized":
+        return 1
+    return next((digits for digits, least in ((0, 10_000), (1, 10), (2, 1)) if abs(size) >= least), 3)
+
+
+def number_text(value: float, digits: int) -> str:
+    """A number with thousands set apart and a true minus."""
+    text = f"{value:,.{digits}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
+
+
+def _title(run: Run) -> str:
+    if not run.scores:
+        return f"{run.task}: no simulator, so no scores"
+    episodes = run.protocol["episodes"]
+    words = "episode" if episodes == 1 else "episodes"
+    return f"{run.task}: {episodes} {words} a seed, {run.protocol['checkpoint']} checkpoint"
+
+
+def _data_row(run: Run) -> ScoreRow:
+    returns, normalized = (
+        None if run.data[name] is None else summarise([run.data[name]])
+        for name in ("return_mean", "normalized_mean")
+    )
+    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
+
+
+def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
+    for group in run.groups:
+        returns, normalized = (_summary(run, name, group) for name in ("return", "normalized"))
+        yield ScoreRow(
+            run.task,
+            kind,
+            run.agent,
+            run.title,
+            group.label,
+            returns,
+            normalized,
+            len(group.places),
+            run.train_seconds,
+        )
+
+
+def _summary(run: Run, name: str, group: Group) -> Summary | None:
+    values = run.scored(name, group)
+    return summarise(values) if values else None
+
+
+def _aggregate(name: str, tasks: list[list[float]]) -> Aggregate:
+    pooled = [value for values in tasks for value in values]
+    return Aggregate(name, len(tasks), interquartile_mean(pooled), stratified_bootstrap(tasks))
+
+
+def _record(summary: Summary | None) -> dict[str, Any] | None:
+    if summary is None:
+        return None
+    low, high = summary.interval or (None, None)
+    return {"mean": summary.mean, "std": summary.std, "n": summary.n, "low": low, "high": high}
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Text that cannot break out of a Markdown cell."""
+    one_line = " ".join(text.split())
+    return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)

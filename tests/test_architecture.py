@@ -1,0 +1,100 @@
+"""The tree's promises: imports go one way, and nothing reaches around."""
+
+import ast
+from pathlib import Path
+
+import bfq
+
+ROOT = Path(bfq.__path__[0])
+# A layer may import those before it, and itself.
+LAYERS = [
+    ["errors", "provenance"],
+    ["simulation"],
+    ["data"],
+    ["nets"],
+    ["flow"],
+    ["agents"],
+    ["behaviour"],
+    ["presets"],
+    ["training"],
+    ["evaluation"],
+    ["settings"],
+    ["reporting"],
+    ["experiment"],
+    ["deploy"],
+    ["api"],
+    ["cli"],
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+# Stricter than the order: what a layer may see at all.
+ONLY = {
+    "nets": {"nets"},
+    "flow": {"flow", "nets"},
+    "agents": {"agents", "flow", "nets", "errors"},
+    "reporting": {"reporting", "errors"},
+    "simulation": {"simulation", "errors"},
+    "presets": {"presets"},
+}
+SIMULATORS = {"gymnasium", "mujoco"}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            if node.module == "bfq":
+                found |= {f"bfq.{alias.name}" for alias in node.names}
+    return found
+
+
+def modules() -> list[tuple[str, Path]]:
+    files = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
+    return [(path.relative_to(ROOT).parts[0].removesuffix(".py"), path) for path in files]
+
+
+def test_every_module_has_a_layer():
+    assert {layer for layer, _ in modules()} <= set(RANK)
+
+
+def test_imports_go_one_way():
+    for layer, path in modules():
+        for name in imports(path):
+            if name.startswith("bfq."):
+                other = name.split(".")[1]
+                assert RANK[other] <= RANK[layer], f"{path} imports {name}"
+                assert other in ONLY.get(layer, {other}), f"{path} imports {name}"
+
+
+def test_agents_and_training_know_no_simulator():
+    for layer, path in modules():
+        if layer in ("nets", "flow", "agents", "training", "reporting"):
+            assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
+
+
+def test_agents_do_not_know_each_other():
+    shared = {"agent", "learning", "values", "__init__"}
+    for path in (ROOT / "agents").glob("*.py"):
+        for name in imports(path):
+            if name.startswith("bfq.agents."):
+                assert name.split(".")[2] in shared, f"{path} imports {name}"
+
+
+def test_the_loop_names_no_agent_and_no_task():
+    text = " ".join(path.read_text() for path in (ROOT / "training").glob("*.py") if path.stem != "toy")
+    for word in ("bfq.agents.bfq", "pendulum", "halfcheetah", "antmaze"):
+        assert word not in text
+
+
+def test_the_public_names_are_few_and_real():
+    assert len(bfq.__all__) <= 10
+    for name in bfq.__all__:
+        assert getattr(bfq, name) is not None
+
+
+def test_nothing_loads_pickles():
+    for _, path in modules():
+        assert not imports(path) & {"pickle", "dill", "joblib", "cloudpickle"}, path
+        assert "allow_pickle=True" not in path.read_text(), path

@@ -1,0 +1,275 @@
+"""The mathematics of flow maps, against closed forms."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents.learning import descend, learner, learning_rate
+from bfq.flow.maps import (
+    TimeRule,
+    boundary_loss,
+    bootstrap_loss,
+    composition_loss,
+    displacement,
+    flow_map,
+    one_step,
+)
+from bfq.flow.path import conditional_velocity, noisy_action
+from bfq.flow.solvers import euler
+from bfq.flow.times import COMPOSITION_TIMES, boundary_times, with_full_spans
+from bfq.nets.velocity import ARCHITECTURES, RawTimeVelocity
+
+MU, S = 0.7, 0.3  # the Gaussian target N(μ, s² I)
+
+
+def spread(t):
+    return jnp.sqrt((1 - t) ** 2 * S**2 + t**2)
+
+
+def exact_map(x, r, t):
+    """The flow map of a Gaussian target: it carries N((1−t)μ, σ_t²) to N((1−r)μ, σ_r²) affinely."""
+    r, t = r[..., None], t[..., None]
+    return (1 - r) * MU + spread(r) / spread(t) * (x - (1 - t) * MU)
+
+
+def exact_velocity(x, t):
+    t = t[..., None]
+    return -MU + (t - (1 - t) * S**2) / spread(t) ** 2 * (x - (1 - t) * MU)
+
+
+class ExactNet:
+    """The average velocity of the exact map, as a network that had learnt it perfectly."""
+
+    action_dim = 2
+
+    def __call__(self, x, r, t, observation):
+        span = jnp.where(t > r, t - r, 1.0)[..., None]
+        average = (x - exact_map(x, r, t)) / span
+        return jnp.where((t > r)[..., None], average, exact_velocity(x, t))
+
+
+def draws(n=512, key=0):
+    keys = jax.random.split(jax.random.key(key), 4)
+    action = MU + S * jax.random.normal(keys[0], (n, 2))
+    noise = jax.random.normal(keys[1], (n, 2))
+    return action, noise, jnp.zeros((n, 0)), keys[2], keys[3]
+
+
+def network(key=0, width=32, dim=2):
+    return RawTimeVelocity(jax.random.key(key), 0, dim, width, 2, "mish")
+
+
+def test_path_ends_and_velocity():
+    action, noise, *_ = draws(8)
+    np.testing.assert_allclose(noisy_action(action, noise, jnp.zeros(8)), action)
+    np.testing.assert_allclose(noisy_action(action, noise, jnp.ones(8)), noise, rtol=1e-6)
+    t, h = jnp.full(8, 0.4), 1e-2
+    slope = (noisy_action(action, noise, t + h) - noisy_action(action, noise, t - h)) / (2 * h)
+    np.testing.assert_allclose(slope, conditional_velocity(action, noise), atol=1e-4)
+
+
+def test_exact_map_composes_and_moves_with_the_velocity():
+    x = jax.random.normal(jax.random.key(0), (100, 2))
+    r, m, t = COMPOSITION_TIMES["nested"](jax.random.key(1), 100, 1e-3)
+    np.testing.assert_allclose(exact_map(exact_map(x, m, t), r, m), exact_map(x, r, t), atol=1e-6)
+    h = 1e-3
+    slope = (exact_map(x, t, t) - exact_map(x, t - h, t)) / h
+    np.testing.assert_allclose(slope, exact_velocity(x, t), atol=2e-2)
+
+
+def test_exact_velocity_minimises_the_boundary_loss():
+    # E[ε − a | a_t] regressed from samples at a fixed t is the closed form.
+    action, noise, *_ = draws(200_000)
+    t = jnp.full(len(action), 0.6)
+    x, y = noisy_action(action, noise, t)[:, 0], conditional_velocity(action, noise)[:, 0]
+    slope, intercept = np.polyfit(np.asarray(x), np.asarray(y), 1)
+    points = jnp.array([[-1.0, -1.0], [0.5, 0.5], [2.0, 2.0]])
+    np.testing.assert_allclose(
+        slope * points[:, 0] + intercept, exact_velocity(points, jnp.full(3, 0.6))[:, 0], atol=2e-2
+    )
+
+
+def test_composition_loss_vanishes_for_the_exact_map():
+    action, noise, none, time_key, _ = draws()
+    r, m, t = COMPOSITION_TIMES["nested"](time_key, len(action), 1e-3)
+    assert composition_loss(ExactNet(), action, noise, r, m, t, none) < 1e-12
+
+
+def test_composition_loss_vanishes_for_a_constant_velocity():
+    action, noise, none, time_key, _ = draws()
+    r, m, t = COMPOSITION_TIMES["ordered"](time_key, len(action), 1e-3)
+    constant = lambda x, r, t, s: jnp.full_like(x, 0.37)  # noqa: E731 - a network in one line
+    assert composition_loss(constant, action, noise, r, m, t, none) < 1e-13
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_identity_at_equal_times_is_exact(architecture):
+    net = ARCHITECTURES[architecture](jax.random.key(0), 3, 2, 16, 2, 100)
+    x, s = jax.random.normal(jax.random.key(1), (5, 2)), jnp.ones((5, 3))
+    t = jnp.linspace(0.0, 1.0, 5)
+    assert (flow_map(net, x, t, t, s) == x).all()
+
+
+def test_displacement_without_preconditioning_is_the_output():
+    net, x, none = network(), jnp.ones((4, 2)), jnp.zeros((4, 0))
+    r, t = jnp.full(4, 0.2), jnp.full(4, 0.7)
+    np.testing.assert_allclose(
+        displacement(net, x, r, t, none), 0.5 * displacement(net, x, r, t, none, False), rtol=1e-6
+    )
+
+
+def test_nested_calls_carry_no_gradient():
+    net = network()
+    action, noise, none, time_key, _ = draws(64)
+    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
+    a_t = noisy_action(action, noise, t)
+    target = flow_map(net, flow_map(net, a_t, m, t, none), r, m, none)
+
+    def precomputed(n):
+        return jnp.square(flow_map(n, a_t, r, t, none) - target).mean()
+
+    expected = eqx.filter_grad(precomputed)(net)
+    found = eqx.filter_grad(lambda n: composition_loss(n, action, noise, r, m, t, none))(net)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
+
+
+def test_composition_loss_is_the_weighted_velocity_error():
+    # L_comp = E (t − r)² ‖v(a_t, r, t) − v̂‖², v̂ the time-weighted mean of the two nested velocities.
+    net = network()
+    action, noise, none, time_key, _ = draws(64)
+    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
+    a_t = noisy_action(action, noise, t)
+    first = net(a_t, m, t, none)
+    second = net(a_t - (t - m)[:, None] * first, r, m, none)
+    mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
+    expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
+    np.testing.assert_allclose(composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4)
+
+
+def test_boundary_loss_without_preconditioning_scales_its_target():
+    zero = lambda x, r, t, s: jnp.zeros_like(x)  # noqa: E731
+    action, noise, none, *_ = draws(64)
+    r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
+    plain = boundary_loss(zero, action, noise, r, t, none)
+    np.testing.assert_allclose(boundary_loss(zero, action, noise, r, t, none, False), 0.01 * plain, rtol=1e-4)
+
+
+def mixed_loss(net, key, ratio, mixing):
+    """The loss on a fresh batch: the estimates agree over data and noise together."""
+    data_key, loss_key = jax.random.split(key)
+    action = MU + S * jax.random.normal(data_key, (32, 2))
+    return bootstrap_loss(net, action, jnp.zeros((32, 0)), loss_key, ratio, mixing, TimeRule())[0]
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0])
+def test_three_mixings_agree_in_expectation(ratio):
+    net, keys = network(width=8), jax.random.split(jax.random.key(3), 3000)
+
+    @partial(jax.jit, static_argnums=0)
+    def moments(mixing):
+        gradients = jax.vmap(lambda k: eqx.filter_grad(lambda n: mixed_loss(n, k, ratio, mixing))(net))(keys)
+        flat = jnp.concatenate([g.reshape(len(keys), -1) for g in jax.tree.leaves(gradients)], axis=1)
+        return flat.mean(0), flat.std(0) / len(keys) ** 0.5
+
+    found = {mixing: [np.asarray(x) for x in moments(mixing)] for mixing in ("split", "update", "both")}
+    mean, error = found["both"]
+    assert np.abs(mean).max() > 20 * error.max()  # there is something to agree on
+    for mixing in ("split", "update"):
+        z = np.abs(found[mixing][0] - mean) / (np.hypot(found[mixing][1], error) + 1e-9)
+        assert np.quantile(z, 0.9) < 2.5  # nine tenths of standard normals lie below 1.64
+        assert z.max() < 6.0
+
+
+def test_split_has_less_variance_than_update():
+    net, keys = network(width=8), jax.random.split(jax.random.key(3), 1000)
+    deviation = {
+        mixing: jax.vmap(lambda k, mixing=mixing: mixed_loss(net, k, 0.5, mixing))(keys).std()
+        for mixing in ("split", "update")
+    }
+    assert deviation["split"] < 0.5 * deviation["update"]
+
+
+@pytest.mark.parametrize("rule", sorted(COMPOSITION_TIMES))
+def test_times_are_ordered_and_distributed_as_said(rule):
+    r, m, t = COMPOSITION_TIMES[rule](jax.random.key(0), 200_000, 1e-3)
+    assert (0 <= r).all()
+    assert (r <= m).all()
+    assert (m <= t).all()
+    assert (t <= 1).all()
+    expected = {"nested": (0.25, 0.375, 0.5), "ordered": (0.25, 0.5, 0.75), "sorted_below": (1 / 6, 1 / 3, 0.5)}
+    np.testing.assert_allclose([r.mean(), m.mean(), t.mean()], expected[rule], atol=5e-3)
+
+
+def test_nested_rule_leaves_the_boundary_its_room():
+    r, _, t = COMPOSITION_TIMES["nested"](jax.random.key(0), 100_000, 0.1)
+    assert (r <= jnp.maximum(t - 0.1, 0.0) + 1e-6).all()
+    assert (r[t < 0.1] == 0).all()
+
+
+def test_boundary_times_stay_within_the_offset_and_above_zero():
+    r, t = boundary_times(jax.random.key(0), 100_000, 0.05)
+    assert (r >= 0).all()
+    assert ((t - r) <= 0.05 + 1e-6).all()
+    np.testing.assert_allclose((t - r)[t > 0.05].mean(), 0.025, rtol=2e-2)
+
+
+def test_full_spans_move_the_share_asked_for():
+    times = COMPOSITION_TIMES["nested"](jax.random.key(0), 20_000, 1e-3)
+    r, m, t = with_full_spans(jax.random.key(1), times, 0.25)
+    full = (r == 0) & (t == 1)
+    np.testing.assert_allclose(full.mean(), 0.25, atol=1e-2)
+    assert ((m >= r) & (m <= t)).all()
+    untouched = with_full_spans(jax.random.key(1), times, 0.0)
+    assert all((a == b).all() for a, b in zip(untouched, times, strict=True))
+
+
+def test_euler_integrates_the_exact_flow():
+    noise = jax.random.normal(jax.random.key(0), (50, 2))
+    end = exact_map(noise, jnp.zeros(50), jnp.ones(50))
+    errors = [jnp.abs(euler(exact_velocity, noise, k) - end).max() for k in (10, 100, 1000)]
+    assert errors[2] < 2e-3
+    np.testing.assert_allclose(errors[0] / errors[1], 10, rtol=0.6)  # first order
+
+
+def test_one_euler_step_is_the_sign_convention():
+    x = jnp.ones((1, 1))
+    assert euler(lambda x, t: 2.0 * x, x, 1)[0, 0] == -1.0
+
+
+def test_one_step_is_noise_minus_velocity_clipped():
+    velocity = lambda x, r, t, s: 0.5 * x + 0.1 * (t - r)[..., None]  # noqa: E731
+    noise = jnp.array([[0.4], [-9.0], [9.0]])
+    np.testing.assert_allclose(one_step(velocity, noise, jnp.zeros((3, 0))), [[0.1], [-1.0], [1.0]], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_trained_map_matches_the_closed_form():
+    @jax.jit
+    def train(state, key):
+        def step(state, k):
+            data_key, loss_key = jax.random.split(jax.random.fold_in(key, k))
+            action = MU + S * jax.random.normal(data_key, (256, 2))
+
+            def loss(net):
+                return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", TimeRule())
+
+            return descend(state, loss, learning_rate(3e-3, "cosine", k, 4000))[:2]
+
+        return jax.lax.scan(step, state, jnp.arange(4000))
+
+    state, _ = train(learner(network(width=64)), jax.random.key(1))
+    x = jax.random.normal(jax.random.key(2), (2000, 2))
+    for r, t in ((0.0, 1.0), (0.3, 0.9), (0.0, 0.5)):
+        start = (1 - t) * MU + spread(jnp.asarray(t)) * x
+        rs, ts = jnp.full(2000, r), jnp.full(2000, t)
+        found = flow_map(state.params, start, rs, ts, jnp.zeros((2000, 0)))
+        error = jnp.abs(found - exact_map(start, rs, ts)).mean()
+        assert error < 0.05, (r, t, error)
+    sample = x - state.params(x, jnp.zeros(2000), jnp.ones(2000), jnp.zeros((2000, 0)))
+    np.testing.assert_allclose(sample.mean(0), MU, atol=0.05)
+    np.testing.assert_allclose(sample.std(0), S, atol=0.06)
