@@ -1,6 +1,18 @@
 """Every array shape in a signature is checked while the tests run."""
 
-from jaxtyping import install_import_hook
+import os
 
-CHECKED = ["bfq.nets", "bfq.flow", "bfq.agents", "bfq.evaluation.distributions", "bfq.data.checkerboard"]
+# Tests compile many small programs once each: compiling less thoroughly makes them several times faster.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+
+from jaxtyping import install_import_hook  # noqa: E402 - after the flags, which JAX reads once
+
+CHECKED = [
+    "bfq.nets",
+    "bfq.flow",
+    "bfq.agents.values",
+    "bfq.agents.learning",
+    "bfq.evaluation.distributions",
+    "bfq.data.checkerboard",
+]
 install_import_hook(CHECKED, "beartype.beartype")

@@ -133,6 +133,15 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def recipe(a: argparse.Namespace) -> str:
+    """The command that repeats a run, with every setting but its folder."""
+    words = ["python -m bfq.behaviour.train"]
+    for name, value in vars(a).items():
+        if name != "out":
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(words)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Trains as the command line says and writes the packs."""
     a = arguments(words)
@@ -146,8 +155,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with (a.out / "log.jsonl").open("w") as log:
         diary = Diary(members, a.envs, log)
         states = train(settings, workers, diary, a.seed)
-        recipe = " ".join(["python -m bfq.behaviour.train", *(words or sys.argv[1:])])
-        for pack in diary.packs(recipe):
+        for pack in diary.packs(recipe(a)):
             save(a.out / f"{pack.meta['robot']}.npz", pack)
         evaluate(settings, workers, diary, states)
     workers.close()

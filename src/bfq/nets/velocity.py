@@ -196,7 +196,7 @@ class ResidualVelocity(eqx.Module):
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """Runs the one token [s, a_t] through the modulated blocks."""
         x = self.token(jnp.concatenate([observation, noisy_action], axis=-1)) + self.position
-        code = self.embed_t(t) + self.embed_r(r)
+        (code,) = beside(observation, self.embed_t(t) + self.embed_r(r))
         for block in self.blocks:
             x = block(x, code)
         shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)

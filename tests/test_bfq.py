@@ -1,0 +1,143 @@
+"""BFQ itself: what its update does, and that it finds known values."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents import Acting, Batch, Spec, get_agent
+from bfq.agents import bfq as module
+from bfq.agents.agent import configure
+from bfq.training.population import Member, compile_chunk, initial_states, pack, populate
+
+AGENT = get_agent("bfq")
+SPEC = Spec(3, 2)
+SMALL = {"width": 16, "critic_width": 16, "depth": 2, "critic_depth": 2, "batch_size": 32}
+
+
+def setup(**values):
+    config = configure(AGENT, {**SMALL, **values})
+    state = AGENT.init(jax.random.key(0), SPEC, config)
+    keys = jax.random.split(jax.random.key(1), 4)
+    batch = Batch(
+        jax.random.normal(keys[0], (32, 3)),
+        jnp.tanh(jax.random.normal(keys[1], (32, 2))),
+        jax.random.normal(keys[2], (32,)),
+        jax.random.normal(keys[3], (32, 3)),
+        jnp.ones(32),
+    )
+    return config, state, batch
+
+
+def policy_gradient(state, batch, config, critics):
+    gradient = jax.grad(lambda p: module.policy_loss(p, critics, batch, jax.random.key(2), config)[0])
+    return jax.tree.leaves(gradient(state.policy.params))
+
+
+def scaled_by_ten(critics):
+    output = critics.stacked.output
+    import equinox as eqx
+
+    return eqx.tree_at(
+        lambda c: (c.stacked.output.weight, c.stacked.output.bias),
+        critics,
+        (10 * output.weight, 10 * output.bias),
+    )
+
+
+@pytest.mark.parametrize("how", ["random", "mean"])
+def test_ten_times_the_critics_leave_the_actors_gradient_unchanged(how):
+    config, state, batch = setup(guidance=how, eta=2.0)
+    critics = state.critics.params
+    plain = policy_gradient(state, batch, config, critics)
+    tenfold = policy_gradient(state, batch, config, scaled_by_ten(critics))
+    without = policy_gradient(state, batch, configure(AGENT, {**SMALL, "eta": 0.0}), critics)
+    assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(plain, without, strict=True))
+    for a, b in zip(plain, tenfold, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+
+
+def test_the_critic_step_sends_nothing_to_policy_or_targets():
+    config, state, batch = setup()
+
+    def loss(parts):
+        changed = state._replace(policy_target=parts[0], critics_target=parts[1])
+        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+
+    gradient = jax.grad(loss)((state.policy_target, state.critics_target))
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_targets_move_at_their_own_rates_and_times():
+    config, state, batch = setup(
+        critic_target_rate=0.1, policy_target_rate=0.2, policy_target_every=2, policy_target_start=2
+    )
+    update = jax.jit(AGENT.update)
+    for step in range(6):
+        after, _ = update(state, batch, jax.random.key(step), config)
+        moved = step >= 2 and step % 2 == 0
+        policies = zip(*map(jax.tree.leaves, (state.policy_target, after.policy.params, after.policy_target)),
+                       strict=True)  # fmt: skip
+        for old, online, new in policies:
+            np.testing.assert_allclose(new, 0.8 * old + 0.2 * online if moved else old, rtol=1e-5, atol=1e-6)
+        critics = zip(*map(jax.tree.leaves, (state.critics_target, after.critics.params, after.critics_target)),
+                      strict=True)  # fmt: skip
+        for old, online, new in critics:
+            np.testing.assert_allclose(new, 0.9 * old + 0.1 * online, rtol=1e-5, atol=1e-6)
+        state = after
+
+
+def test_cosine_schedule_ends_in_standstill():
+    config, state, batch = setup(steps=3, critic_target_rate=1.0)
+    state = state._replace(step=jnp.int32(3))
+    after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(0), config)
+    for a, b in zip(*map(jax.tree.leaves, (state.policy.params, after.policy.params)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+
+
+def test_acting_uses_ema_or_online_and_its_temperature():
+    config, state, _ = setup()
+    other = AGENT.init(jax.random.key(9), SPEC, config)
+    state = state._replace(policy_target=other.policy_target)
+    s, key = jnp.ones((200, 3)), jax.random.key(0)
+    ema, online = (AGENT.act(state, s, key, config, Acting(policy=p)) for p in ("ema", "online"))
+    assert not np.allclose(ema, online)
+    cold = AGENT.act(state, s, key, config, Acting(temperature=0.0))
+    assert float(cold.std(0).max()) < 1e-6
+    assert float(ema.std(0).max()) > 0.1
+
+
+def chain():
+    """Three states: 0 → 1 → end with reward 1 on the last step, and 2, which pays 1 for ever (logged with
+    time-outs, so its mask stays 1). With γ = 0.9: Q = 0.9, 1, 10 whatever the action.
+    """
+    rng = np.random.default_rng(0)
+    n = 600
+    where = np.arange(n) % 3
+    follows, mask = np.array([1, 1, 2])[where], np.array([1, 0, 1])[where]
+    return {
+        "observations": np.eye(3, dtype=np.float32)[where],
+        "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
+        "next_observations": np.eye(3, dtype=np.float32)[follows],
+        "rewards": np.array([0.0, 1.0, 1.0], np.float32)[where],
+        "masks": mask.astype(np.float32),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregation", ["min", "mean"])
+def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
+    config = configure(
+        AGENT,
+        {**SMALL, "aggregation": aggregation, "discount": 0.9, "critic_target_rate": 0.05, "learning_rate": 3e-3,
+         "steps": 3000, "architecture": "raw_time", "policy_target_start": 0},
+    )  # fmt: skip
+    population = populate(AGENT, config, [Member(0, {})])
+    state, _ = compile_chunk(population, 3000)(
+        initial_states(population, SPEC), pack(chain()), jnp.int32(0)
+    )
+    critics = jax.tree.map(lambda leaf: leaf[0], state.critics.params)
+    actions = jax.random.uniform(jax.random.key(0), (50, 2), minval=-1.0)
+    for k, value in enumerate([0.9, 1.0, 10.0]):
+        q = critics(jnp.tile(jnp.eye(3)[k], (50, 1)), actions)
+        np.testing.assert_allclose(q.mean(), value, rtol=0.06, atol=0.05)

@@ -1,0 +1,115 @@
+"""Networks against their definitions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.nets.critic import KINDS, Critics
+from bfq.nets.embeddings import TimeEmbedding, sinusoidal
+from bfq.nets.layers import LayerNorm, Linear, mish, torch_uniform, variance_scaling
+from bfq.nets.mlp import MLP
+from bfq.nets.velocity import ARCHITECTURES, EmbeddedVelocity, ResidualVelocity
+
+KEY = jax.random.key(0)
+
+
+def test_mish_is_x_tanh_softplus_with_its_gradient():
+    x = jnp.concatenate([jnp.linspace(-30.0, 30.0, 601), jnp.array([-100.0, 100.0, 1e4])])
+    reference = lambda v: v * jnp.tanh(jax.nn.softplus(v))  # noqa: E731
+    np.testing.assert_allclose(mish(x), reference(x), rtol=2e-5, atol=1e-7)
+    slope, expected = (jax.vmap(jax.grad(f))(x) for f in (mish, reference))
+    np.testing.assert_allclose(slope, expected, rtol=2e-4, atol=1e-6)
+
+
+def test_sinusoidal_has_cosines_first_and_the_stated_frequencies():
+    code = sinusoidal(jnp.array([0.0, 2.0]), 64)
+    frequencies = 10000.0 ** (-np.arange(32) / 32)
+    np.testing.assert_allclose(code[0], [1.0] * 32 + [0.0] * 32, atol=1e-7)
+    np.testing.assert_allclose(code[1], [*np.cos(2 * frequencies), *np.sin(2 * frequencies)], rtol=1e-5, atol=1e-6)
+
+
+def test_time_scale_multiplies_the_time():
+    slow, fast = (TimeEmbedding(KEY, 16, 8, 4, scale) for scale in (1, 100))
+    np.testing.assert_allclose(slow(jnp.array([50.0])), fast(jnp.array([0.5])), rtol=1e-5)
+
+
+def test_layer_norm_has_mean_zero_variance_one():
+    x = 3.0 + 5.0 * jax.random.normal(KEY, (10, 32))
+    y = LayerNorm(32)(x)
+    np.testing.assert_allclose(y.mean(-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(y.var(-1), 1.0, rtol=1e-3)
+
+
+def test_initialisers_have_the_stated_spread():
+    weight, bias = torch_uniform(KEY, 100, 4000)
+    assert float(jnp.abs(weight).max()) <= 0.1
+    assert float(jnp.abs(bias).max()) <= 0.1
+    np.testing.assert_allclose(weight.std(), 0.1 / 3**0.5, rtol=1e-2)
+    weight, bias = variance_scaling(1.0)(KEY, 100, 300)
+    np.testing.assert_allclose(weight.var(), 1 / 200, rtol=2e-2)
+    assert (bias == 0).all()
+
+
+@pytest.mark.parametrize("norm", ["none", "before", "after"])
+def test_mlp_puts_its_norm_where_it_says(norm):
+    net = MLP(KEY, 3, 2, 8, 1, "relu", norm=norm)
+    x = jax.random.normal(KEY, (5, 3))
+    hidden = x @ net.hidden[0].weight + net.hidden[0].bias
+    normed = lambda h: (h - h.mean(-1, keepdims=True)) / jnp.sqrt(h.var(-1, keepdims=True) + 1e-5)  # noqa: E731
+    hidden = normed(hidden) if norm == "before" else hidden
+    hidden = jax.nn.relu(hidden)
+    hidden = normed(hidden) if norm == "after" else hidden
+    expected = hidden @ net.output.weight + net.output.bias
+    np.testing.assert_allclose(net(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_critic_of_clean_diffuser_begins_with_tanh():
+    assert KINDS["clean_diffuser"](KEY, 4, 8, 3).activations == ("tanh", "mish", "mish")
+    assert KINDS["plain"](KEY, 4, 8, 3).norm == "none"
+    assert KINDS["fql"](KEY, 4, 8, 3).norm == "after"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_stacked_critics_are_the_critics_one_by_one(kind):
+    critics = Critics(KEY, 3, 2, kind, 8, 2)
+    s, a = jnp.ones((6, 3)), jax.random.normal(KEY, (6, 2))
+    values = critics(s, a)
+    assert values.shape == (2, 6)
+    assert not np.allclose(values[0], values[1])
+    for k in range(2):
+        single = jax.tree.map(lambda leaf, k=k: leaf[k], critics.stacked)
+        np.testing.assert_allclose(values[k], single(jnp.concatenate([s, a], -1))[:, 0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_one_time_for_all_rows_is_the_same_as_repeating_it(architecture):
+    net = ARCHITECTURES[architecture](KEY, 3, 2, 16, 2, 100)
+    x, s = jax.random.normal(KEY, (5, 2)), jax.random.normal(KEY, (5, 3))
+    for_all = net(x, jnp.asarray(0.2), jnp.asarray(0.9), s)
+    one_each = net(x, jnp.full(5, 0.2), jnp.full(5, 0.9), s)
+    np.testing.assert_allclose(for_all, one_each, rtol=1e-5, atol=1e-6)
+    assert net.action_dim == 2
+
+
+def test_residual_network_starts_at_zero_and_learns_from_every_part():
+    net = ResidualVelocity(KEY, 3, 2, 16, 3, 100)
+    x, s, t = jnp.ones((5, 2)), jnp.ones((5, 3)), jnp.full(5, 0.5)
+    assert (net(x, t, t, s) == 0).all()
+    moved = jax.tree.map(lambda p: p + 0.05 * jax.random.normal(KEY, p.shape), net)
+    gradient = jax.grad(lambda n: jnp.square(n(x, 0.1 * t, t, s)).sum())(moved)
+    assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradient))
+
+
+def test_embedded_network_has_the_stated_inputs():
+    net = EmbeddedVelocity(KEY, 17, 6, 256, 3, 100)
+    assert net.trunk.hidden[0].weight.shape == (6 + 64 + 64 + 17, 256)
+    assert len(net.trunk.hidden) == 3
+    assert net.embed_t.first.weight.shape == (64, 128)
+    assert not np.allclose(net.embed_t.first.weight, net.embed_r.first.weight)
+
+
+def test_linear_takes_any_leading_axes():
+    linear = Linear(KEY, 3, 2)
+    x = jax.random.normal(KEY, (4, 5, 3))
+    np.testing.assert_allclose(linear(x)[1, 2], linear(x[1, 2]), rtol=1e-5)

@@ -1,0 +1,83 @@
+"""TD targets, guidance and the choice among candidates."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents.agent import Acting
+from bfq.agents.values import aggregate, backup_values, choose, critic_loss, guidance, td_target
+
+KEY = jax.random.key(0)
+
+
+def test_td_target_bootstraps_through_time_outs_and_not_through_terminals():
+    values = jnp.array([[10.0, 10.0], [8.0, 12.0]])
+    target = td_target(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0]), values, 0.5, "min")
+    np.testing.assert_allclose(target, [1.0 + 0.5 * 8.0, 1.0])
+
+
+def test_aggregate_min_and_mean():
+    values = jnp.array([[1.0, 4.0], [3.0, 2.0]])
+    np.testing.assert_allclose(aggregate(values, "min"), [1.0, 2.0])
+    np.testing.assert_allclose(aggregate(values, "mean"), [2.0, 3.0])
+
+
+def test_max_q_backup_takes_the_best_of_each_state_for_each_critic():
+    states = jnp.array([[0.0], [100.0], [200.0]])
+    offered = []
+
+    def sample(s, key):
+        offered.append(jax.random.normal(key, (len(s), 1)))
+        return offered[-1]
+
+    critics = lambda s, a: jnp.stack([(s + a)[:, 0], (s - a)[:, 0]])  # noqa: E731
+    values = backup_values(critics, sample, states, KEY, samples=10)
+    actions = offered[0].reshape(3, 10)
+    assert len(np.unique(actions)) == 30  # every copy has its own noise
+    np.testing.assert_allclose(values[0], states[:, 0] + actions.max(1), rtol=1e-5)
+    np.testing.assert_allclose(values[1], states[:, 0] - actions.min(1), rtol=1e-5)
+
+
+def test_critic_loss_sums_over_critics_and_averages_over_the_batch():
+    values, target = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([0.0, 0.0])
+    assert critic_loss(values, target) == (1 + 4) / 2 + (9 + 16) / 2
+
+
+@pytest.mark.parametrize("how", ["random", "mean"])
+def test_guidance_and_its_gradient_ignore_the_scale_of_q(how):
+    def value(action, scale):
+        q = scale * jnp.stack([5.0 + action, 3.0 + 2.0 * action])
+        return guidance(q, KEY, how)
+
+    action = jnp.array([0.1, -0.2, 0.3])
+    plain, tenfold = (jax.grad(value)(action, scale) for scale in (1.0, 10.0))
+    assert float(jnp.abs(plain).max()) > 0.01
+    np.testing.assert_allclose(tenfold, plain, rtol=1e-5)
+
+
+def test_random_guidance_divides_by_the_other_critic():
+    q = jnp.array([[2.0, 2.0], [-8.0, -8.0]])
+    found = {round(float(guidance(q, jax.random.key(k), "random")), 4) for k in range(20)}
+    assert found == {round(2.0 / 8.0, 4), round(-8.0 / 2.0, 4)}
+
+
+def test_best_of_n_takes_the_best():
+    sample = lambda s, key: jax.random.uniform(key, (len(s), 2), minval=-1.0)  # noqa: E731
+    values = lambda s, a: a[:, 0]  # noqa: E731
+    observations = jnp.zeros((50, 3))
+    one = choose(sample, values, observations, KEY, Acting(candidates=1))
+    best = choose(sample, values, observations, KEY, Acting(candidates=64))
+    assert one.shape == best.shape == (50, 2)
+    np.testing.assert_allclose(best[:, 0].mean(), 1 - 2 / 65, atol=0.02)  # the mean of the largest of 64
+    assert abs(float(one[:, 0].mean())) < 0.3
+
+
+def test_softmax_draw_follows_its_weights():
+    actions = jnp.array([[-1.0], [0.0], [1.0]])
+    sample = lambda s, key: jnp.tile(actions, (len(s) // 3, 1))  # noqa: E731
+    values = lambda s, a: a[:, 0]  # noqa: E731
+    acting = Acting(candidates=3, selection="softmax", softmax_weight=1.0)
+    drawn = choose(sample, values, jnp.zeros((20_000, 1)), KEY, acting)[:, 0]
+    shares = [float((drawn == value).mean()) for value in (-1.0, 0.0, 1.0)]
+    np.testing.assert_allclose(shares, np.exp([-1, 0, 1]) / np.exp([-1, 0, 1]).sum(), atol=0.015)
