@@ -10,7 +10,7 @@ import pytest
 from bfq.agents import Acting, Spec, agent_names, get_agent
 from bfq.agents.agent import configure, numeric_fields
 from bfq.errors import BadInput
-from bfq.training.population import Member, compile_chunk, initial_states, members_of, pack, populate
+from bfq.training.population import Member, Program, initial_states, members_of, pack, populate
 
 SPEC = Spec(4, 2)
 SMALL = {"width": 16, "critic_width": 16, "depth": 2, "critic_depth": 2, "batch_size": 32, "steps": 50,
@@ -95,10 +95,10 @@ def test_population_equals_single_runs(name):
         Member(3, {"learning_rate": 1e-3, second: 0.1}), Member(7, {"learning_rate": 3e-3, second: 0.4}),
     )  # fmt: skip
     together = populate(agent, config, members)
-    states, metrics = compile_chunk(together, 5)(initial_states(together, SPEC), rows, jnp.int32(0))
+    states, metrics = Program(together, 5)(initial_states(together, SPEC), rows, jnp.int32(0))
     for k, member in enumerate(members):
         alone = populate(agent, config, [member])
-        state, told = compile_chunk(alone, 5)(initial_states(alone, SPEC), rows, jnp.int32(0))
+        state, told = Program(alone, 5)(initial_states(alone, SPEC), rows, jnp.int32(0))
         for a, b in zip(leaves(states), leaves(state), strict=True):
             np.testing.assert_allclose(a[k], b[0], rtol=1e-3, atol=1e-5)
         for metric in metrics:
@@ -109,9 +109,7 @@ def test_population_equals_single_runs(name):
 def test_behaviour_loss_falls(name):
     agent, config = small(name, steps=400)
     population = populate(agent, config, [Member(0, {})])
-    _, metrics = compile_chunk(population, 400)(
-        initial_states(population, SPEC), pack(transitions()), jnp.int32(0)
-    )
+    _, metrics = Program(population, 400)(initial_states(population, SPEC), pack(transitions()), jnp.int32(0))
     loss = np.asarray(metrics["bc_loss"])[:, 0]
     assert loss[-50:].mean() < loss[:50].mean()
 
@@ -119,8 +117,8 @@ def test_behaviour_loss_falls(name):
 def test_chunks_of_any_length_are_the_same_updates():
     agent, config = small("bfq")
     population, rows = populate(agent, config, [Member(0, {})]), pack(transitions())
-    whole, _ = compile_chunk(population, 6)(initial_states(population, SPEC), rows, jnp.int32(0))
-    state, part = initial_states(population, SPEC), compile_chunk(population, 3)
+    whole, _ = Program(population, 6)(initial_states(population, SPEC), rows, jnp.int32(0))
+    state, part = initial_states(population, SPEC), Program(population, 3)
     for start in (0, 3):
         state, _ = part(state, rows, jnp.int32(start))
     for a, b in zip(leaves(whole), leaves(state), strict=True):

@@ -8,7 +8,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, get_agent
 from bfq.agents import bfq as module
 from bfq.agents.agent import configure
-from bfq.training.population import Member, compile_chunk, initial_states, pack, populate
+from bfq.training.population import Member, Program, initial_states, pack, populate
 
 AGENT = get_agent("bfq")
 SPEC = Spec(3, 2)
@@ -80,8 +80,8 @@ def test_targets_move_at_their_own_rates_and_times():
                        strict=True)  # fmt: skip
         for old, online, new in policies:
             np.testing.assert_allclose(new, 0.8 * old + 0.2 * online if moved else old, rtol=1e-5, atol=1e-6)
-        critics = zip(*map(jax.tree.leaves, (state.critics_target, after.critics.params, after.critics_target)),
-                      strict=True)  # fmt: skip
+        networks = (state.critics_target, after.critics.params, after.critics_target)
+        critics = zip(*map(jax.tree.leaves, networks), strict=True)
         for old, online, new in critics:
             np.testing.assert_allclose(new, 0.9 * old + 0.1 * online, rtol=1e-5, atol=1e-6)
         state = after
@@ -129,13 +129,11 @@ def chain():
 def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
     config = configure(
         AGENT,
-        {**SMALL, "aggregation": aggregation, "discount": 0.9, "critic_target_rate": 0.05, "learning_rate": 3e-3,
-         "steps": 3000, "architecture": "raw_time", "policy_target_start": 0},
+        {**SMALL, "aggregation": aggregation, "discount": 0.9, "critic_target_rate": 0.05, "steps": 3000,
+         "learning_rate": 3e-3, "architecture": "raw_time", "policy_target_start": 0},
     )  # fmt: skip
     population = populate(AGENT, config, [Member(0, {})])
-    state, _ = compile_chunk(population, 3000)(
-        initial_states(population, SPEC), pack(chain()), jnp.int32(0)
-    )
+    state, _ = Program(population, 3000)(initial_states(population, SPEC), pack(chain()), jnp.int32(0))
     critics = jax.tree.map(lambda leaf: leaf[0], state.critics.params)
     actions = jax.random.uniform(jax.random.key(0), (50, 2), minval=-1.0)
     for k, value in enumerate([0.9, 1.0, 10.0]):

@@ -26,7 +26,9 @@ def test_sinusoidal_has_cosines_first_and_the_stated_frequencies():
     code = sinusoidal(jnp.array([0.0, 2.0]), 64)
     frequencies = 10000.0 ** (-np.arange(32) / 32)
     np.testing.assert_allclose(code[0], [1.0] * 32 + [0.0] * 32, atol=1e-7)
-    np.testing.assert_allclose(code[1], [*np.cos(2 * frequencies), *np.sin(2 * frequencies)], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        code[1], [*np.cos(2 * frequencies), *np.sin(2 * frequencies)], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_time_scale_multiplies_the_time():

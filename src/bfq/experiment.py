@@ -73,6 +73,8 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
 
 def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[str, Any]]:
     """A run's configuration, and what its start added to it (transforms, data)."""
+    if name == "config.json" and not (folder / name).exists():
+        raise BadInput(f"there is no run in {folder}: it has no config.json.")
     content = read_json(folder / name)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BadInput(f"{folder / name} is not the configuration of a run.")

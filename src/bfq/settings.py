@@ -67,7 +67,6 @@ def compose(
     if steps is not None:
         chosen["steps"] = steps
     config = configure(method, {**base, **_values(known, "config"), **chosen})
-    _positive(config)
     card_data = {"reward": card.reward_transform} if card else {}
     protocol = {
         **({"episodes": card.eval_episodes} if card else {}),
@@ -170,8 +169,10 @@ def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int):
         return list(range(_at_least(1, "seeds", seeds)))
-    if not seeds or any(seed < 0 for seed in seeds):
+    if not seeds or any(not 0 <= seed < 2**31 for seed in seeds):
         raise BadInput("seeds must be a number of seeds, or a list of whole numbers from 0 up.")
+    if len(set(seeds)) < len(seeds):
+        raise BadInput("a seed is given twice: it would only train the same member again.")
     return list(seeds)
 
 
@@ -179,13 +180,3 @@ def _at_least(least: int, name: str, value: int) -> int:
     if value < least:
         raise BadInput(f"{name} must be at least {least}, not {value}.")
     return value
-
-
-def _positive(config: Any) -> None:
-    """Sizes and counts of a Config begin at 1 (a `_start` at 0), and no number in it is negative."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.type is int and not field.name.endswith("_start"):
-            _at_least(1, field.name, value)
-        if field.type is float and value < 0:
-            raise BadInput(f"{field.name} must not be negative, but is {value:g}.")

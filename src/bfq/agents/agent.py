@@ -7,6 +7,7 @@ Everything else in the Config is structure and is shared.
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable
 from functools import cache
@@ -85,25 +86,42 @@ def configure(agent: Agent, values: dict[str, Any]) -> Any:
             raise unknown(f"hyperparameter of {agent.name}", name, fields)
         values = {**values, name: _typed(agent.name, name, value, fields[name].type)}
     config = dataclasses.replace(default, **values)
-    check = getattr(config, "check", None)
-    if check is not None:
-        check()
+    config.check()
     return config
 
 
 def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
-    """The value as the field's type, or a sentence saying why not."""
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    """The value as the field's type, or a sentence saying why not.
+
+    No hyperparameter is negative; counts and sizes begin at 1, except those that say when something starts.
+    """
+    if kind in (int, float):
+        return _number(agent, name, value, kind)
+    if not isinstance(value, kind):
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     return value
 
 
+def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    least = 1 if kind is int and not name.endswith("_start") else 0
+    if not math.isfinite(value) or value < least:
+        raise BadInput(f"{agent}'s {name} must be finite and at least {least}, not {value}.")
+    if kind(value) != value:
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    return kind(value)
+
+
 def _words(kind: Any) -> str:
     return {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}[kind]
+
+
+def fractions(config: Any, *names: str) -> None:
+    """Refuses a share, rate or discount beyond 1."""
+    for name in names:
+        if getattr(config, name) > 1.0:
+            raise BadInput(f"{name} must lie between 0 and 1, not {getattr(config, name):g}.")
 
 
 def one_of(name: str, value: str, choices: Any) -> None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
@@ -46,7 +46,8 @@ class Config:
     time_scale: int = 100  # flow: factor on t before its sinusoidal embedding
 
     def check(self) -> None:
-        """Refuses words that are no choice."""
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount")
         one_of("kind", self.kind, KINDS)
         one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("activation", self.activation, ACTIVATIONS)

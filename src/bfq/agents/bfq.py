@@ -25,8 +25,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.learning import Learner, Step, descend, due, learning_rate, towards
+from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, bootstrap_loss, one_step
 from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import KINDS as CRITIC_KINDS
@@ -80,7 +81,11 @@ class Config:
     critic_depth: int = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice."""
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "boundary_ratio", "max_offset", "full_span_share", "discount", "critic_target_rate")
+        fractions(self, "policy_target_rate")
+        if self.batch_size < 2:
+            raise BadInput("batch_size must be at least 2, one transition for each of the two losses.")
         one_of("mixing", self.mixing, ("split", "update", "both"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
         one_of("guidance", self.guidance, values.GUIDANCES)
@@ -111,7 +116,11 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: VelocityNet, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, temperature: float
+    policy: VelocityNet,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    temperature: float,
 ) -> Float[Array, "b a"]:
     """A = clip(π_θ(ε, 0, 1; s)), ε ~ temperature · N(0, I)."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))

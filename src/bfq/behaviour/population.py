@@ -23,10 +23,10 @@ class Memory(NamedTuple):
     position: Int[Array, ""]
 
 
-def start(seed: int, members: int, spec: Spec, config: sac.Config) -> sac.State:
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def start(key: PRNGKeyArray, members: int, spec: Spec, config: sac.Config) -> sac.State:
     """Members that differ by their random networks."""
-    keys = jax.random.split(jax.random.key(seed), members)
-    return jax.vmap(lambda key: sac.init(key, spec, config))(keys)
+    return jax.vmap(lambda k: sac.init(k, spec, config))(jax.random.split(key, members))
 
 
 def empty(members: int, capacity: int, spec: Spec) -> Memory:

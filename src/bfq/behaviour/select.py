@@ -1,6 +1,6 @@
-"""Chooses from a pack of snapshots the policies that are worth shipping, by what they really return.
+"""Chooses from packs of snapshots the policies that are worth shipping, by what they really return.
 
-`python -m bfq.behaviour.select PACK.npz --out DIR` writes ROBOT-expert.npz (the best), ROBOT-medium.npz
+`python -m bfq.behaviour.select PACK.npz … --out DIR` writes ROBOT-expert.npz (the best), ROBOT-medium.npz
 (about a third of its return) and ROBOT-replay-00.npz … (evenly along the way to medium). Of the directional
 Ant only the best is kept, as ant-direction.npz.
 """
@@ -9,47 +9,87 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bfq.behaviour.robots import get_robot
 from bfq.behaviour.weights import Floats, Weights, load, save
 from bfq.behaviour.workers import Workers, episode_returns
+from bfq.errors import BadInput
 
 REPLAY = 8  # snapshots on the way to medium
-CONTENDERS = 4  # snapshots that are measured for the title of expert, and as many for medium
+CONTENDERS = 4  # snapshots that are measured for the title of expert; at least as many of each run for medium
+TOLERANCE = 0.1  # a medium so far from a third of the expert's return is as good as an exact one
 
 Measure = Callable[[int], dict[str, Any]]  # the measured return of a snapshot, by its index
 
 
-def expert(snapshots: Sequence[dict[str, Any]], measure: Measure) -> int:
-    """The best of those that returned most while training, and of the last."""
-    known = [k for k, fact in enumerate(snapshots) if fact["training_return"] is not None]
-    likely = sorted(known, key=lambda k: float(snapshots[k]["training_return"]))[-CONTENDERS:]
-    best = snapshots[likely[-1]]["seed"]
-    last = max(k for k in known if snapshots[k]["seed"] == best)
-    return max({*likely, last}, key=lambda k: float(measure(k)["return_mean"]))
+class Pack(NamedTuple):
+    """All snapshots of a robot, and which of them belong together, in the order of training."""
+
+    weights: Weights
+    runs: list[list[int]]
+
+    def facts(self, k: int) -> Any:
+        """What training noted about a snapshot."""
+        return self.weights.meta["snapshots"][k]
+
+    def level(self, k: int) -> float:
+        """Its return while training, from when an episode had ended."""
+        noted = self.facts(k)["training_return"]
+        return -np.inf if noted is None else float(noted)
 
 
-def medium(snapshots: Sequence[dict[str, Any]], best: int, measure: Measure) -> int:
-    """The snapshot of the expert's run whose return is nearest to a third of the expert's."""
-    wanted = measure(best)["return_mean"] / 3.0
-    run = [k for k in range(best) if snapshots[k]["seed"] == snapshots[best]["seed"]]
-    # Returns while training are of episodes that began earlier: the right snapshot is at or before the first
-    # that reaches the level.
-    reached = next(k for k in run if (snapshots[k]["training_return"] or -np.inf) >= wanted)
-    near = [k for k in run if reached - CONTENDERS < k <= reached]
-    return min(near, key=lambda k: abs(float(measure(k)["return_mean"]) - wanted))
+def join(packs: Sequence[Weights]) -> Pack:
+    """Packs of one robot as one, without the snapshots from before learning began, which are all alike."""
+    if len({pack.meta["robot"] for pack in packs}) != 1:
+        raise BadInput("the packs are of different robots: choose from one robot's packs at a time.")
+    arrays = {name: np.concatenate([pack.arrays[name] for pack in packs]) for name in packs[0].arrays}
+    facts = [{**fact, "recipe": p.meta["recipe"]} for p in packs for fact in p.meta["snapshots"]]
+    runs: dict[tuple[str, int], list[int]] = {}
+    for k, fact in enumerate(facts):
+        run = runs.setdefault((fact["recipe"], fact["seed"]), [])
+        if not run or (arrays["mean_b"][k] != arrays["mean_b"][run[0]]).any():
+            run.append(k)
+    return Pack(Weights(arrays, {**packs[0].meta, "snapshots": facts}), list(runs.values()))
 
 
-def replay(snapshots: Sequence[dict[str, Any]], middle: int) -> list[int]:
-    """Different snapshots of the run, as even in time as there are, from its beginning to before medium."""
-    run = [k for k in range(middle) if snapshots[k]["seed"] == snapshots[middle]["seed"]]
+def expert(pack: Pack, measure: Measure) -> int:
+    """The best of those that returned most while training, and of the ends of the runs."""
+    likely = sorted((k for run in pack.runs for k in run), key=pack.level)[-CONTENDERS:]
+    return max({*likely, *(run[-1] for run in pack.runs)}, key=lambda k: float(measure(k)["return_mean"]))
+
+
+def medium(pack: Pack, wanted: float, measure: Measure) -> list[int]:
+    """The run up to the snapshot that returns about what is wanted, that snapshot being the last.
+
+    Among snapshots within the tolerance, it is the one with the most others on its way.
+    """
+    ways = []
+    for run in pack.runs:
+        reached = next((i for i, k in enumerate(run) if pack.level(k) >= wanted), len(run) - 1)
+        last = min(reached + 1, len(run) - 1)
+        for i in range(last, 0, -1):
+            ways.append(run[: i + 1])
+            # What is noted while training is of episodes that began earlier: it may be far behind.
+            if measure(run[i])["return_mean"] < wanted and last - i + 1 >= CONTENDERS:
+                break
+
+    def badness(way: list[int]) -> tuple[float, int]:
+        off = abs(float(measure(way[-1])["return_mean"]) - wanted) / wanted
+        return max(off, TOLERANCE), -len(way)
+
+    return min(ways, key=badness)
+
+
+def replay(pack: Pack, way: list[int]) -> list[int]:
+    """Different snapshots of the way to medium, as even in time as there are."""
     chosen: list[int] = []
-    for wanted in np.linspace(0.0, snapshots[middle]["env_steps"], min(REPLAY, len(run)), endpoint=False):
-        free = [k for k in run if k not in chosen]
-        chosen.append(min(free, key=lambda k, at=wanted: abs(float(snapshots[k]["env_steps"]) - at)))  # type: ignore[misc]
+    end = pack.facts(way[-1])["env_steps"]
+    for wanted in np.linspace(0.0, end, min(REPLAY, len(way) - 1), endpoint=False):
+        away = {abs(pack.facts(k)["env_steps"] - wanted): k for k in way[:-1] if k not in chosen}
+        chosen.append(away[min(away)])
     return sorted(chosen)
 
 
@@ -60,49 +100,53 @@ def measured(workers: Workers, act: Callable[[Floats], Floats]) -> dict[str, Any
     return {"return_mean": mean, "return_std": spread, "episodes": len(returns)}
 
 
-def select(pack: Weights, episodes: int, processes: int, seed: int) -> dict[str, Weights]:
+def select(pack: Pack, workers: Workers, seed: int) -> dict[str, Weights]:
     """The policies to ship by the names of their files, each with its level and measured return."""
-    name, snapshots = pack.meta["robot"], pack.meta["snapshots"]
-    workers, rng = Workers([name] * episodes, seed, processes), np.random.default_rng(seed)
-    seen: dict[int, dict[str, Any]] = {}
+    name, rng = pack.weights.meta["robot"], np.random.default_rng(seed)
+    known: dict[int, dict[str, Any]] = {}
 
     def measure(k: int) -> dict[str, Any]:
-        policy = pack.snapshot(k)
-        seen[k] = seen.get(k) or measured(workers, lambda s: policy.act(s, rng))
-        return seen[k]
+        if k not in known:
+            policy = pack.weights.snapshot(k)
+            known[k] = measured(workers, lambda s: policy.act(s, rng))
+        return known[k]
 
-    shape = (episodes, get_robot(name).action_dim)
+    shape = (len(workers.arrays.rewards), get_robot(name).action_dim)
     uniform = measured(workers, lambda s: 2.0 * rng.random(shape, np.float32) - 1.0)["return_mean"]
-    best = expert(snapshots, measure)
+    best = expert(pack, measure)
     chosen = [(name, "expert", best)]
     if name != "ant-direction":
-        middle = medium(snapshots, best, measure)
-        chosen = [(f"{name}-expert", "expert", best), (f"{name}-medium", "medium", middle)]
-        for i, k in enumerate(replay(snapshots, middle)):
-            chosen.append((f"{name}-replay-{i:02d}", "replay", k))
+        way = medium(pack, measure(best)["return_mean"] / 3.0, measure)
+        chosen = [(f"{name}-expert", "expert", best), (f"{name}-medium", "medium", way[-1])]
+        chosen += [(f"{name}-replay-{i:02d}", "replay", k) for i, k in enumerate(replay(pack, way))]
     common = {"random_return": uniform, "gymnasium": version("gymnasium")}
     policies = {}
     for file, level, k in chosen:
-        policy = pack.snapshot(k)
+        policy = pack.weights.snapshot(k)
         policies[file] = Weights(policy.arrays, {**policy.meta, "level": level, **measure(k), **common})
-    workers.close()
     return policies
 
 
 def main() -> None:
     """Chooses as the command line says and prints what was measured."""
     parser = argparse.ArgumentParser(prog="python -m bfq.behaviour.select", description="Chooses policies.")
-    parser.add_argument("pack", type=Path)
+    parser.add_argument("pack", type=Path, nargs="+", help="packs of one robot")
     parser.add_argument("--out", type=Path, required=True, help="folder for the weight files")
     parser.add_argument("--episodes", type=int, default=24, help="episodes a policy is measured on")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
+    try:
+        pack = join([load(path) for path in a.pack])
+    except BadInput as error:
+        parser.error(str(error))
     a.out.mkdir(parents=True, exist_ok=True)
-    for name, policy in select(load(a.pack), a.episodes, a.processes, a.seed).items():
+    workers = Workers([pack.weights.meta["robot"]] * a.episodes, a.seed, a.processes)
+    for name, policy in select(pack, workers, a.seed).items():
         save(a.out / f"{name}.npz", policy)
         facts = policy.meta
         print(f"{name}: {facts['return_mean']} ± {facts['return_std']}, {facts['env_steps']} steps")
+    workers.close()
 
 
 if __name__ == "__main__":

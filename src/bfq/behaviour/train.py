@@ -5,9 +5,9 @@ DIR/ROBOT.npz, a pack of snapshots along the way (see `weights`), and DIR/log.js
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import jax
@@ -57,16 +57,17 @@ class Settings:
 def train(settings: Settings, workers: Workers, diary: Diary, seed: int) -> sac.State:
     """Acts, learns and remembers; the simulators move while the device learns from what came before."""
     members, envs, spec = len(settings.members), settings.envs, settings.spec
-    states = population.start(seed, members, spec, settings.config)
+    states = population.start(jax.random.key(seed), members, spec, settings.config)
     memory = population.empty(members, settings.capacity // envs * envs, spec)
     act_key, learn_key = jax.random.split(jax.random.key(seed + 1))
     rng, due = np.random.default_rng(seed), settings.snapshot_steps
     joints, metrics = settings.joints, Metrics()
     observations = workers.reset().observations.copy()
-    for step in range(settings.env_steps // envs + 1):
-        if step in due:
+    for step in count():
+        over = step == settings.env_steps // envs or diary.seconds > 60.0 * settings.minutes
+        if over or step in due:
             diary.snapshot(states, step * envs, metrics)
-        if diary.seconds > 60.0 * settings.minutes:
+        if over:
             break
         if step * envs < settings.warmup:
             uniform = 2.0 * rng.random((members, envs, spec.action_dim), np.float32) - 1.0
@@ -95,7 +96,7 @@ def train(settings: Settings, workers: Workers, diary: Diary, seed: int) -> sac.
 def evaluate(settings: Settings, workers: Workers, diary: Diary, states: sac.State) -> None:
     """Writes what the last policies return, sampled and at their middle."""
     members, joints, key = len(settings.members), settings.joints, jax.random.key(0)
-    policies, calls = states.policy.params, iter(range(sys.maxsize))
+    policies, calls = states.policy.params, count()
 
     def sampled(seen: Floats) -> Floats:
         split = seen.reshape(members, settings.envs, -1)

@@ -24,9 +24,11 @@ def assignments(words: list[str]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for word in words:
         name, equals, values = word.partition("=")
-        if not equals or not name or not values:
+        if not (equals and name and all(values.split(","))):
             raise BadInput(f"--set takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
-        found[name] = [value(one) for one in values.split(",") if one]
+        if name in found:
+            raise BadInput(f"--set {name} is given twice: several values go into one, {name}=VALUE,VALUE.")
+        found[name] = [value(one) for one in values.split(",")]
     return found
 
 

@@ -42,7 +42,8 @@ def read_file(path: Path) -> Dataset:
 
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:  # NumPy leaves its own file open where it fails
+            archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
     except ValueError as error:
         if "pickle" in str(error).lower() or "object" in str(error).lower():
@@ -50,7 +51,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
                 f"{path.name} holds pickled Python objects, which bfq never loads: save plain arrays."
             ) from error
         raise BadInput(f"{path.name} is not a readable npz file: {error}.") from error
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+    except (OSError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error, KeyError) as error:
         raise BadInput(f"{path.name} is not a readable npz file: {error}.") from error
 
 

@@ -30,8 +30,6 @@ class Trained:
 def load_trained(folder: str | Path) -> Trained:
     """All members of a run at its last checkpoint."""
     folder = Path(folder)
-    if not (folder / "config.json").exists():
-        raise BadInput(f"there is no run in {folder}: it has no config.json.")
     run, kept = read_run(folder)
     transforms, population = transforms_of(kept), population_of(run)
     spec = Spec(len(transforms.observation_mean), len(transforms.action_low))

@@ -15,7 +15,6 @@ from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.layers import Linear, gelu, variance_scaling, zeros
 from bfq.nets.mlp import MLP
 
-
 Velocity = Callable[[Array, Array, Array, Array], Array]  # (a_t, r, t, s) -> v, as the flow sees it
 
 

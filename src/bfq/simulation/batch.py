@@ -1,5 +1,6 @@
 """Many seeded simulators stepped together."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ class Simulators:
 
     def __init__(self, simulator: str, seeds: Sequence[int], episode_steps: int, render: bool = False):
         mode = {"render_mode": "rgb_array"} if render else {}
+        if render:  # pictures go to files, so no screen is needed
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         try:
             self._envs: list[Any] = [
                 gymnasium.make(simulator, max_episode_steps=episode_steps, **mode) for _ in seeds

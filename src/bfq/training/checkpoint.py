@@ -47,7 +47,7 @@ def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, 
     """Writes the checkpoint of a step and removes all but the last `keep`."""
     final = checkpoints / f"step-{step:09d}"
     part = checkpoints / f".part-{step:09d}"
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named(states).items()}
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(states).items()}
     content = save(arrays)
     try:
         checkpoints.mkdir(parents=True, exist_ok=True)

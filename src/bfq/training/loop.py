@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from bfq.training.health import Diverged, Health
-from bfq.training.population import Population, Rows, compile_chunk, initial_states
+from bfq.training.population import Population, Program, Rows, initial_states
 from bfq.training.progress import Reporter
 from bfq.training.trackers import JsonLines, Tracker
 
@@ -48,35 +48,25 @@ def make_plan(steps: int, chunk: int, evaluations: int, stop_on_divergence: bool
 
 
 class Clock:
-    """Seconds spent in updates, over all the processes that a run took.
-
-    The first call of a program compiles it; its updates count as training but not towards the speed.
-    """
+    """Seconds spent in updates, compilation and evaluation left out, over all processes that a run took."""
 
     def __init__(self, held: dict[str, float] | None = None):
         self.train_seconds = held["train_seconds"] if held else 0.0
-        self._warm_seconds = held["warm_seconds"] if held else 0.0
-        self._warm_steps = held["warm_steps"] if held else 0
+        self._steps = held["steps"] if held else 0
 
-    def add(self, seconds: float, steps: int, warm: bool) -> None:
+    def add(self, seconds: float, steps: int) -> None:
         """Counts some updates."""
         self.train_seconds += seconds
-        if warm:
-            self._warm_seconds += seconds
-            self._warm_steps += steps
+        self._steps += steps
 
     @property
-    def microseconds_per_step(self) -> float | None:
-        """Time of one update of the whole population, compilation left out."""
-        return 1e6 * self._warm_seconds / self._warm_steps if self._warm_steps else None
+    def microseconds_per_step(self) -> float:
+        """Time of one update of the whole population."""
+        return 1e6 * self.train_seconds / self._steps
 
     def held(self) -> dict[str, float]:
         """What a checkpoint keeps."""
-        return {
-            "train_seconds": self.train_seconds,
-            "warm_seconds": self._warm_seconds,
-            "warm_steps": self._warm_steps,
-        }
+        return {"train_seconds": self.train_seconds, "steps": self._steps}
 
 
 class Outcome(NamedTuple):
@@ -181,16 +171,17 @@ class Loop:
     def run(self, reporter: Reporter, stop: Callable[[], int]) -> Outcome:
         """Trains to the end, or until asked to stop."""
         step, states, plan = self._start.step, self._start.states, self._plan
-        programs: dict[int, Any] = {}
+        programs: dict[int, Program] = {}
         try:
             while step < plan.steps:
                 length = min(plan.chunk, plan.steps - step)
-                warm = length in programs
-                program = programs.setdefault(length, compile_chunk(self._population, length))
+                if length not in programs:
+                    programs[length] = Program(self._population, length)
+                    programs[length].compile(states, self._rows)
                 began = time.monotonic()
-                states, chunk = program(states, self._rows, jnp.int32(step))
+                states, chunk = programs[length](states, self._rows, jnp.int32(step))
                 metrics = {name: np.asarray(values) for name, values in chunk.items()}
-                self._clock.add(time.monotonic() - began, length, warm)
+                self._clock.add(time.monotonic() - began, length)
                 self._watch(metrics, step)
                 step += length
                 self._record(step, states, metrics, reporter)

@@ -1,7 +1,8 @@
 """A run is a population: members that differ in seed and in numeric hyperparameters, trained at once."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -31,7 +32,9 @@ class Population(NamedTuple):
     members: tuple[Member, ...]
 
 
-class Rows(NamedTuple):
+@partial(jax.tree_util.register_dataclass, data_fields=["packed"], meta_fields=["spec"])
+@dataclasses.dataclass(frozen=True)
+class Rows:
     """The transitions side by side in one array: drawing a batch is then a single gather."""
 
     packed: Float[Array, "n d"]
@@ -87,32 +90,41 @@ def initial_states(population: Population, spec: Spec) -> Any:
     return jax.jit(jax.vmap(start))(population.keys, population.configs)
 
 
-Chunk = Callable[[Any, Rows, Int[Array, ""]], tuple[Any, dict[str, Float[Array, "c m"]]]]
-
-
-def compile_chunk(population: Population, length: int) -> Chunk:
+class Program:
     """The compiled program: `length` updates of all members, from drawing the batch to moving the targets.
 
     Randomness comes from (seed, number of the update) alone, so a run can go on from any checkpoint.
     """
-    agent, batch_size = population.agent, population.configs.batch_size
 
-    def member_update(state: Any, key: Key[Array, ""], config: Any, rows: Rows, step: Array) -> Any:
+    def __init__(self, population: Population, length: int):
+        self._population = population
+        self._run: Any = jax.jit(partial(_chunk, population.agent, length), donate_argnums=0)
+
+    def compile(self, states: Any, rows: Rows) -> None:
+        """Compiles now, so that the first call takes no longer than the others."""
+        self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
+
+    def __call__(
+        self, states: Any, rows: Rows, start: Int[Array, ""]
+    ) -> tuple[Any, dict[str, Float[Array, "c m"]]]:
+        """The states after the updates from `start` on, and the metrics of each; `states` is used up."""
+        return self._run(*self._arguments(states, rows, start))
+
+    def _arguments(self, states: Any, rows: Rows, start: Int[Array, ""]) -> tuple[Any, ...]:
+        return states, self._population.keys, self._population.configs, rows, start
+
+
+def _chunk(
+    agent: Agent, length: int, states: Any, keys: Any, configs: Any, rows: Rows, start: Int[Array, ""]
+) -> Any:
+    def member_update(state: Any, key: Any, config: Any, step: Array) -> Any:
         batch_key, update_key = jax.random.split(jax.random.fold_in(key, step + 1))
-        index = jax.random.randint(batch_key, (batch_size,), 0, len(rows.packed))
+        index = jax.random.randint(batch_key, (config.batch_size,), 0, len(rows.packed))
         return agent.update(state, rows.batch(index), update_key, config)
 
-    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None, None))
+    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None))
 
-    def chunk(states: Any, keys: Any, configs: Any, packed: Array, spec: Spec, start: Array) -> Any:
-        def body(carry: Any, step: Array) -> Any:
-            return every_member(carry, keys, configs, Rows(packed, spec), step)
+    def update(states: Any, step: Array) -> Any:
+        return every_member(states, keys, configs, step)
 
-        return jax.lax.scan(body, states, start + jnp.arange(length))
-
-    compiled = jax.jit(chunk, static_argnums=4, donate_argnums=0)
-
-    def call(states: Any, rows: Rows, start: Int[Array, ""]) -> Any:
-        return compiled(states, population.keys, population.configs, rows.packed, rows.spec, start)
-
-    return call
+    return jax.lax.scan(update, states, start + jnp.arange(length))

@@ -1,0 +1,310 @@
+"""Behaviour policies: SAC's mathematics, simulators in processes, weight files, and the ones that ship."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate
+
+from bfq.agents import learning
+from bfq.agents.agent import Batch, Spec
+from bfq.behaviour import population, sac
+from bfq.behaviour.diary import Diary, Member
+from bfq.behaviour.robots import ROBOTS, get_robot, make_robot
+from bfq.behaviour.select import Pack, join, medium, replay
+from bfq.behaviour.train import Settings, arguments, evaluate, recipe, train
+from bfq.behaviour.weights import Weights, load, save
+from bfq.behaviour.workers import Workers, episode_returns
+from bfq.errors import BadInput
+
+SHIPPED = sorted(Path(str(files("bfq.data") / "policies")).glob("*.npz"))
+SMALL = sac.Config(batch_size=8, width=16)
+BOTH = jnp.ones(2)
+
+
+@pytest.fixture(autouse=True)
+def _random_numbers_that_compile_fast() -> Iterator[None]:
+    with jax.default_prng_impl("rbg"):
+        yield
+
+
+@cache
+def tiny_state() -> sac.State:
+    """Numbers from NumPy, because JAX's own take seconds to compile."""
+    shapes = jax.eval_shape(lambda key: sac.init(key, Spec(3, 2), SMALL), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    state = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), shapes)
+    fresh = {
+        name: learning.learner(getattr(state, name).params) for name in ("policy", "critics", "temperature")
+    }
+    return state._replace(**fresh)
+
+
+def tiny_batch(rows: int = 5) -> Batch:
+    rng = np.random.default_rng(0)
+    s, n = rng.normal(size=(2, rows, 3)).astype(np.float32)
+    a = rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
+    masks = np.array([1, 0, 1, 1, 0], np.float32)[:rows]
+    return Batch(*map(jnp.asarray, (s, a, rng.normal(size=rows).astype(np.float32), n, masks)))
+
+
+def tiny_weights(**changes: Any) -> Weights:
+    rng = np.random.default_rng(3)
+    one = sac.layers(tiny_state().policy.params)
+    stacked = {name: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for name, a in one.items()}
+    snapshots = [
+        {"seed": 0, "env_steps": 0, "training_return": None},
+        {"seed": 0, "env_steps": 9, "training_return": 1.0},
+    ]
+    meta = {"activation": "relu", "squash": "tanh", "robot": "hopper", "recipe": "", "snapshots": snapshots}
+    return Weights(stacked, {**meta, **changes})
+
+
+@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.7, -1.0), (-1.2, 0.3)])
+def test_log_probability_is_a_density_of_the_action(mean: float, log_std: float) -> None:
+    actions = np.tanh(np.linspace(-8.0, 8.0, 4001))
+    u = jnp.arctanh(jnp.asarray(actions))[1:-1, None]
+    shape = jnp.ones(1)
+    density = jnp.exp(sac.log_probability(u, mean * shape, log_std * shape, shape))
+    assert integrate.trapezoid(density, actions[1:-1]) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_log_probability_is_the_change_of_variables() -> None:
+    u = np.array([[0.3, -0.8], [1.5, 0.0]])
+    mean, log_std = np.full((2, 2), 0.2), np.full((2, 2), -0.5)
+    normal = -0.5 * ((u - mean) / np.exp(log_std)) ** 2 - log_std - 0.5 * np.log(2 * np.pi)
+    expected = (normal - np.log(1 - np.tanh(u) ** 2)).sum(-1)
+    found = sac.log_probability(jnp.asarray(u), jnp.asarray(mean), jnp.asarray(log_std), BOTH)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_log_probability_stays_finite_where_tanh_is_flat() -> None:
+    u = jnp.array([[40.0, -40.0]])
+    assert jnp.isfinite(sac.log_probability(u, u, jnp.zeros((1, 2)), BOTH)).all()
+
+
+def test_padding_has_neither_action_nor_probability() -> None:
+    state, one = tiny_state(), jnp.array([1.0, 0.0])
+    observations, key = jnp.ones((4, 3)), jax.random.key(1)
+    actions, log_prob = jax.jit(sac.sample)(state.policy.params, observations, key, one)
+    mean, log_std = jax.jit(sac.gaussian)(state.policy.params, observations)
+    u = jnp.arctanh(actions[:, :1])
+    alone = sac.log_probability(u, mean[:, :1], log_std[:, :1], jnp.ones(1))
+    assert (actions[:, 1] == 0.0).all()
+    np.testing.assert_allclose(log_prob, alone, rtol=1e-4)
+
+
+def test_temperature_falls_while_the_entropy_is_above_its_target() -> None:
+    slope = jax.grad(lambda log_alpha, log_prob: sac.temperature_loss(log_alpha, log_prob, BOTH)[0])
+    random, decided = jnp.full(4, -3.0), jnp.full(4, 5.0)  # entropies 3 and −5 against a target of −2
+    assert slope(jnp.zeros(()), random) > 0  # descent lowers α
+    assert slope(jnp.zeros(()), decided) < 0
+    assert slope(jnp.zeros(()), jnp.full(4, 2.0)) == 0
+
+
+def test_soft_target_by_hand() -> None:
+    state, batch, key = tiny_state(), tiny_batch(), jax.random.key(2)
+    state = state._replace(temperature=state.temperature._replace(params=jnp.log(0.3)))
+    actions, log_prob = jax.jit(sac.sample)(state.policy.params, batch.next_observations, key, BOTH)
+    q = np.asarray(jax.jit(sac.q_values)(state.critics_target, batch.next_observations, actions))
+    expected = [
+        float(batch.rewards[i] + 0.9 * batch.masks[i] * (min(q[0, i], q[1, i]) - 0.3 * log_prob[i]))
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(jax.jit(sac.soft_target)(state, batch, key, BOTH, 0.9), expected, rtol=1e-5)
+
+
+def test_update_moves_everything_and_the_target_slowly() -> None:
+    state, batch = tiny_state(), tiny_batch()
+    new, metrics = jax.jit(sac.update, static_argnums=4)(state, batch, jax.random.key(0), BOTH, SMALL)
+    weight = new.critics.params.output.weight
+    np.testing.assert_allclose(
+        new.critics_target.output.weight,
+        0.995 * state.critics_target.output.weight + 0.005 * weight,
+        rtol=1e-5,
+    )
+    assert new.temperature.params != state.temperature.params
+    assert (new.policy.params.output.weight != state.policy.params.output.weight).any()
+    assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_memory_overwrites_the_oldest() -> None:
+    memory = population.empty(1, 4, Spec(1, 1))
+    for k in range(3):
+        memory = population.remember(memory, jnp.full((1, 2, 5), float(k)))
+    np.testing.assert_array_equal(memory.rows[0, :, 0], [2, 2, 1, 1])
+    assert (int(memory.filled), int(memory.position)) == (4, 2)
+
+
+def test_rows_come_back_as_their_parts() -> None:
+    rows = jnp.arange(14.0).reshape(1, 14)
+    batch = population.batch_of(rows, Spec(5, 2))
+    parts = [batch.observations, batch.actions, batch.next_observations, batch.rewards, batch.masks]
+    np.testing.assert_array_equal(jnp.concatenate([p.reshape(1, -1) for p in parts], -1), rows)
+
+
+def test_directional_ant_is_paid_for_its_way() -> None:
+    ant = make_robot("ant-direction")
+    first, _ = ant.reset(seed=0)
+    assert first.shape == (29,)
+    assert ant.unwrapped.dt == pytest.approx(0.1)
+    direction, before = ant.direction, ant.unwrapped.data.qpos[:2].copy()
+    np.testing.assert_array_equal(first[27:], direction)
+    after, reward, fallen, _, _ = ant.step(np.full(8, 0.5, np.float32))
+    moved = ant.unwrapped.data.qpos[:2] - before
+    assert reward == pytest.approx(10.0 * float(moved @ direction))
+    np.testing.assert_array_equal(after[:13], ant.unwrapped.data.qpos[2:])
+    assert not fallen
+    ant.unwrapped.data.qpos[3:7] = (0.0, 1.0, 0.0, 0.0)
+    assert ant.step(np.zeros(8, np.float32))[2]
+
+
+def test_directional_ant_turns_every_hundred_steps() -> None:
+    ant = make_robot("ant-direction")
+    ant.reset(seed=0)
+    seen = [tuple(ant.step(np.zeros(8, np.float32))[0][27:]) for _ in range(200)]
+    assert [len(set(seen[:99])), len(set(seen[99:199])), len(set(seen))] == [1, 1, 3]
+
+
+def test_unknown_robots_are_refused_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match="halfcheetah"):
+        get_robot("half-cheetah")
+
+
+def test_workers_step_like_one_simulator() -> None:
+    names, steps = ["hopper", "halfcheetah", "ant-direction"], 60  # hopper falls, and begins anew
+    actions = np.random.default_rng(0).uniform(-1, 1, (steps, 3, 8)).astype(np.float32)
+    workers = Workers(names, seed=5, processes=2)
+    alone = [make_robot(name) for name in names]
+    now = [env.reset(seed=5 + i)[0] for i, env in enumerate(alone)]
+    arrays, falls = workers.reset(), 0
+    for step in range(steps):
+        for i, observation in enumerate(now):
+            np.testing.assert_array_equal(arrays.observations[i, : len(observation)], np.float32(observation))
+        arrays = workers.step(actions[step])
+        for i, (env, name) in enumerate(zip(alone, names, strict=True)):
+            now[i], reward, fell, late, _ = env.step(actions[step, i, : ROBOTS[name].action_dim])
+            np.testing.assert_array_equal(arrays.next_observations[i, : len(now[i])], np.float32(now[i]))
+            found = (arrays.rewards[i], arrays.terminated[i], arrays.ended[i])
+            assert found == (np.float32(reward), fell, fell or late)
+            falls += fell
+            now[i] = env.reset()[0] if fell or late else now[i]
+    assert falls > 0
+    assert (arrays.observations[0, 11:] == 0.0).all()
+    returns = episode_returns(workers, lambda s: np.zeros((3, 8), np.float32), limit=5)
+    assert 4.0 < returns[0] < 6.0  # five steps of standing, at about one each
+    workers.close()
+
+
+def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
+    sizes = {
+        "--env-steps": 120,
+        "--envs": 2,
+        "--updates": 1,
+        "--warmup": 40,
+        "--snapshots": 4,
+        "--out": tmp_path,
+    }
+    words = [str(word) for pair in sizes.items() for word in pair]
+    a = arguments(["--robot", "hopper", "walker2d", *words])
+    members = tuple(Member(robot, 0) for robot in a.robot)
+    settings = Settings(members, a.env_steps, a.envs, a.updates, a.warmup, 100, a.snapshots, a.minutes, SMALL)
+    workers = Workers([m.robot for m in members for _ in range(2)], 0, 1)
+    with (tmp_path / "log.jsonl").open("w") as log:
+        diary = Diary(members, a.envs, log)
+        states = train(settings, workers, diary, seed=0)
+        evaluate(settings, workers, diary, states)
+    workers.close()
+    hopper, walker = diary.packs(recipe(a))
+    assert hopper.arrays["hidden_0_w"].shape == (5, 11, 16)
+    assert walker.arrays["mean_w"].shape == (5, 16, 6)
+    assert [fact["env_steps"] for fact in hopper.meta["snapshots"]] == [0, 8, 30, 68, 120]
+    assert "--warmup 40" in hopper.meta["recipe"]
+    assert str(tmp_path) not in hopper.meta["recipe"]
+    assert join([hopper]).runs == [[0, 3, 4]]  # those before the first update are all alike
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert sum("evaluation" in row for row in rows) == 4
+    seen = np.ones((2, 11), np.float32)
+    padded = np.stack([np.pad(seen, ((0, 0), (0, 6)))] * 2)
+    expected = population.act_best(states.policy.params, padded, settings.joints)[0, :, :3]
+    np.testing.assert_allclose(hopper.snapshot(4).act(seen), expected, atol=1e-5)
+
+
+def fake_pack(levels: list[float]) -> Pack:
+    facts = [{"env_steps": 10 * k * k, "training_return": level} for k, level in enumerate(levels)]
+    return Pack(Weights({}, {"snapshots": facts}), [list(range(len(levels)))])
+
+
+def test_medium_is_about_what_is_wanted_and_replay_leads_there() -> None:
+    levels = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 50.0, 64.0, 80.0, 99.0]
+    pack = fake_pack(levels)
+    way = medium(pack, 33.0, lambda k: {"return_mean": levels[k]})
+    assert way == list(range(7))
+    assert replay(pack, way) == list(range(6))
+    assert replay(pack, list(range(12))) == [0, 4, 5, 6, 7, 8, 9, 10]
+
+
+def test_weight_files_come_back(tmp_path: Path) -> None:
+    pack = tiny_weights()
+    save(tmp_path / "pack.npz", pack)
+    back = load(tmp_path / "pack.npz")
+    assert back.meta == pack.meta
+    for name, array in pack.arrays.items():
+        np.testing.assert_array_equal(back.arrays[name], array)
+    one, seen = back.snapshot(1), np.ones((2, 3), np.float32)
+    assert one.meta["env_steps"] == 9
+    x = np.maximum(seen @ one.arrays["hidden_0_w"] + one.arrays["hidden_0_b"], 0)
+    x = np.maximum(x @ one.arrays["hidden_1_w"] + one.arrays["hidden_1_b"], 0)
+    mean = np.tanh(x @ one.arrays["mean_w"] + one.arrays["mean_b"])
+    np.testing.assert_allclose(one.act(seen), mean, rtol=1e-6)
+    again = [one.act(seen, np.random.default_rng(7)) for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+
+
+def test_packs_of_two_robots_are_not_mixed() -> None:
+    with pytest.raises(BadInput, match="different robots"):
+        join([tiny_weights(), tiny_weights(robot="ant")])
+
+
+def test_what_is_no_weight_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_text("not a zip")
+    with pytest.raises(BadInput, match="no weight file"):
+        load(tmp_path / "a.npz")
+    save(tmp_path / "b.npz", tiny_weights(squash="sine"))
+    with pytest.raises(BadInput, match="squash"):
+        load(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
+def test_shipped_policies_act_within_bounds(path: Path) -> None:
+    policy = load(path)
+    robot = get_robot(policy.meta["robot"])
+    rng = np.random.default_rng(0)
+    actions = policy.act(rng.normal(size=(64, robot.observation_dim)).astype(np.float32), rng)
+    assert all(np.isfinite(array).all() for array in policy.arrays.values())
+    assert actions.shape == (64, robot.action_dim)
+    assert (np.abs(actions) <= 1.0).all()
+    assert policy.meta["episodes"] >= 20
+    assert {"level", "seed", "env_steps", "simulator", "mujoco", "recipe", "return_std"} <= set(policy.meta)
+
+
+@pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])
+def test_shipped_levels_are_in_order(robot: str) -> None:
+    facts = [load(path).meta for path in SHIPPED if load(path).meta["robot"] == robot]
+    mean = {
+        level: np.mean([f["return_mean"] for f in facts if f["level"] == level])
+        for level in ("replay", "medium", "expert")
+    }
+    assert facts[0]["random_return"] < mean["replay"] < mean["medium"] < mean["expert"]
+
+
+def test_shipped_weights_stay_small() -> None:
+    assert len(SHIPPED) > 30
+    assert sum(path.stat().st_size for path in SHIPPED) < 8e6

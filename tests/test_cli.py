@@ -1,0 +1,266 @@
+"""The command line as a user meets it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bfq
+from bfq.cli.main import VERBS, main
+from bfq.data.pendulum import make_pendulum
+from bfq.data.tables import write_npz
+
+TINY = ["--set", "width=8", "--set", "critic_width=8", "--set", "depth=1", "--set", "critic_depth=1",
+        "--set", "batch_size=16"]  # fmt: skip
+SHORT = ["--steps", "40", "--seeds", "2", "--evaluations", "2", "--eval-episodes", "1"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "--baseline", "bc", *SHORT, *TINY, "--set", "eta=0.5,1", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "mine.npz"
+    write_npz(make_pendulum(episodes=2), path)
+    return path
+
+
+def test_train_shows_a_table_and_writes_a_report(finished, capsys):
+    assert main(["report", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    for words in ("pendulum-mixed", "Behaviour cloning", "Bootstrapped Flow Q-Learning", "eta=0.5", "eta=1"):
+        assert words in shown.replace("\n", " ") or words.split()[0] in shown
+    result = json.loads((finished / "result.json").read_text())
+    assert [m["overrides"] for m in result["members"]] == [{"eta": 0.5}] * 2 + [{"eta": 1.0}] * 2
+    assert result["command"].startswith("bfq train --task pendulum-mixed --agent bfq --steps 40 --seeds 0,1,")
+    assert "--set eta=0.5,1.0" in result["command"]
+    page = (finished / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert (finished / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (finished / "baselines" / "bc" / "result.json").exists()
+
+
+def test_the_command_in_the_result_trains_the_same_members(finished, tmp_path, capsys):
+    words = json.loads((finished / "result.json").read_text())["command"].split()[1:]
+    assert main([*words, "--evaluations", "2", "--out", str(tmp_path / "again"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["scores"] == json.loads((finished / "result.json").read_text())["scores"]
+
+
+def test_a_stored_configuration_repeats_the_run(finished, tmp_path, capsys):
+    config = str(finished / "config.json")
+    assert main(["train", "--config", config, "--out", str(tmp_path / "again"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["scores"] == json.loads((finished / "result.json").read_text())["scores"]
+    assert main(["train", "--config", config, "--steps", "3"]) == 2
+
+
+def test_evaluate_scores_saved_members_again(finished, capsys, tmp_path):
+    assert main(["evaluate", str(finished), "--json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    assert same["scores"] == json.loads((finished / "result.json").read_text())["scores"]
+    words = ["--episodes", "2", "--candidates", "3", "--selection", "softmax", "--softmax-weight", "5",
+             "--temperature", "0.5", "--policy", "online", "--out", str(tmp_path / "s.json")]  # fmt: skip
+    assert main(["evaluate", str(finished), *words]) == 0
+    assert "candidates 3" in capsys.readouterr().out.replace("\n", " ")
+    stored = json.loads((tmp_path / "s.json").read_text())
+    assert stored["protocol"]["softmax_weight"] == 5
+    assert stored["protocol"]["policy"] == "online"
+
+
+def test_evaluate_films(finished, tmp_path):
+    video = ["evaluate", str(finished), "--episodes", "1", "--video", str(tmp_path / "v.mp4")]
+    told = subprocess.run([sys.executable, "-m", "bfq.cli.main", *video], capture_output=True, check=True)
+    assert b"XDG" not in told.stderr
+    assert (tmp_path / "v.mp4").stat().st_size > 1000
+
+
+def test_a_log_of_ones_own_trains_with_and_without_a_simulator(log, tmp_path, capsys):
+    words = [
+        "train",
+        "--task",
+        str(log),
+        "--agent",
+        "bc",
+        "--steps",
+        "20",
+        "--seeds",
+        "1",
+        "--set",
+        "width=8",
+    ]
+    assert main([*words, "--out", str(tmp_path / "blind")]) == 0
+    result = json.loads((tmp_path / "blind" / "result.json").read_text())
+    assert result["scores"] is None
+    assert not (tmp_path / "blind" / "learning_curves.png").exists()
+    judged = ["--simulator", "Pendulum-v1", "--episode-steps", "20", "--eval-episodes", "1"]
+    capsys.readouterr()
+    assert main([*words, *judged, "--out", str(tmp_path / "judged"), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["normalized"] is None  # there is no reference for it
+    assert len(scores["return"]) == 1
+    assert main(["evaluate", str(tmp_path / "blind")]) == 2
+
+
+@pytest.mark.parametrize(
+    "verb", ["tasks", "agents", "doctor", "agents bfq", "agents bc --task pendulum-mixed"]
+)
+def test_telling_verbs_tell_in_words_and_json(verb, capsys):
+    assert main(verb.split()) == 0
+    assert len(capsys.readouterr().out) > 100
+    assert main([*verb.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_help_names_every_verb(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(verb in shown for verb in VERBS)
+    for verb in VERBS:
+        with pytest.raises(SystemExit, match="0"):
+            main([verb, "--help"])
+        assert f"usage: bfq {verb}" in capsys.readouterr().out
+
+
+BAD = {
+    "trian": "did you mean 'train'",
+    "train --task pendulum-mixd": "did you mean 'pendulum-mixed'",
+    "train --task nothing.npz": "no file",
+    "train --agent bfg": "did you mean 'bfq'",
+    "train --set etta=1": "did you mean 'eta'",
+    "train --set eta": "NAME=VALUE",
+    "train --set eta=": "NAME=VALUE",
+    "train --set eta=,": "NAME=VALUE",
+    "train --set eta=1 --set eta=2": "given twice",
+    "train --set eta=x": "a number",
+    "train --set eta=nan": "finite",
+    "train --set eta=inf": "finite",
+    "train --set eta=-1": "at least 0",
+    "train --set eta=1,-1": "at least 0",
+    "train --set discount=1.5": "discount",
+    "train --set boundary_ratio=2": "boundary_ratio",
+    "train --set width=0": "at least 1",
+    "train --set batch_size=1": "batch_size",
+    "train --set mixing=split,both": "structure",
+    "train --set mixing=halves": "mixing",
+    "train --steps -3": "at least 1",
+    "train --steps 0": "at least 1",
+    "train --steps many": "--steps",
+    "train --seeds 0": "at least 1",
+    "train --seeds x": "--seeds",
+    "train --seeds -1,": "seeds",
+    "train --seeds 1,1": "twice",
+    "train --eval-episodes 0": "episodes must be at least 1",
+    "train --candidates 0": "candidates",
+    "train --temperature -1": "temperature",
+    "train --evaluations -1": "evaluations",
+    "train --simulator Hopper-v5": "pendulum-mixed is judged in",
+    "train --track tensorbord": "did you mean 'tensorboard'",
+    "train --out /proc/none/run": "cannot write",
+    "train --resume --out nowhere": "no run to resume",
+    "train --resume --steps 3": "cannot be given",
+    "train --config none.json": "no file",
+    "train --baseline bq": "unknown agent",
+    "train --stepz 3": "unrecognized",
+    "train --step 3": "unrecognized",
+    "evaluate nowhere": "no run in nowhere",
+    "evaluate": "required",
+    "report nowhere": "nowhere",
+    "agents bqf": "did you mean 'bfq'",
+    "agents bfq --task pendulum": "did you mean",
+    "toy --seeds 0": "at least 1",
+}
+
+
+@pytest.mark.parametrize("words", sorted(BAD))
+def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bfq.experiment.execute", lambda *_: pytest.fail("training began"))
+    assert main(words.split()) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert BAD[words] in told.err
+    assert told.err.startswith("bfq: ")
+    assert told.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_not_overwritten(finished, capsys):
+    assert main(["train", *SHORT, "--out", str(finished)]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_a_finished_run_resumed_shows_its_result(finished, capsys):
+    assert main(["train", "--resume", "--out", str(finished), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((finished / "result.json").read_text())
+
+
+def test_runs_are_numbered_and_the_newest_unfinished_is_resumed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--agent", "bc", "--steps", "20", "--seeds", "1", "--evaluations", "0",
+             "--eval-episodes", "1", "--set", "width=8"]  # fmt: skip
+    assert main(words) == 0
+    assert main(words) == 0
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert names == ["pendulum-mixed-bc-001", "pendulum-mixed-bc-002"]
+    assert main(["train", "--resume"]) == 2
+    (tmp_path / "runs" / names[0] / "result.json").unlink()
+    assert main(["train", "--resume"]) == 0
+    assert (tmp_path / "runs" / names[0] / "result.json").exists()
+    capsys.readouterr()
+
+
+def test_damaged_runs_are_refused_in_a_sentence(finished, tmp_path, capsys):
+    import shutil
+
+    for damage, words in [
+        (lambda f: (f / "config.json").write_text("{"), "not readable JSON"),
+        (lambda f: (f / "config.json").write_text("[]"), "not the configuration"),
+        (lambda f: (f / "config.json").write_text('{"format": 1}'), "incomplete"),
+        (lambda f: shutil.rmtree(f / "checkpoints"), "no checkpoint"),
+        (lambda f: [p.unlink() for p in f.glob("checkpoints/*/state.safetensors")], "can be used"),
+    ]:
+        folder = tmp_path / "copy"
+        shutil.copytree(finished, folder)
+        damage(folder)
+        assert main(["evaluate", str(folder)]) == 2
+        told = capsys.readouterr().err
+        assert words in told
+        assert "Traceback" not in told
+        shutil.rmtree(folder)
+
+
+def test_python_in_a_few_lines(tmp_path):
+    data = bfq.from_arrays(
+        observations=np.random.default_rng(0).normal(size=(50, 3)),
+        actions=np.zeros((50, 1)),
+        rewards=np.ones(50),
+        timeouts=np.arange(50) % 10 == 9,
+    )
+    result = bfq.train(
+        data, "bfq", steps=20, seeds=1, out=tmp_path / "run", quiet=True,
+        values={"width": 8, "depth": 1, "critic_width": 8, "critic_depth": 1, "batch_size": 16},
+        simulator="Pendulum-v1", episode_steps=10, evaluation={"episodes": 1},
+    )  # fmt: skip
+    assert len(result.scores["return"]) == 1
+    policy = bfq.load_policy(result.folder)
+    one, several = policy(np.zeros(3)), policy(np.zeros((4, 3)))
+    assert one.shape == (1,)
+    assert several.shape == (4, 1)
+    assert np.abs(several).max() <= 1.0
+    again = bfq.load_policy(result.folder, candidates=2)
+    assert again(np.zeros(3)).shape == (1,)
+    np.testing.assert_array_equal(bfq.load_policy(result.folder)(np.zeros(3)), one)
+    with pytest.raises(bfq.BadInput, match="3 numbers"):
+        policy(np.zeros(4))
+    with pytest.raises(bfq.BadInput, match="members 0 to 0"):
+        bfq.load_policy(result.folder, member=1)
+    assert bfq.evaluate(result.folder, episodes=1)["scores"]["return"] == result.scores["return"]
+    with pytest.raises(bfq.BadInput, match="unknown evaluation setting"):
+        bfq.evaluate(result.folder, episode=1)

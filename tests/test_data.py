@@ -1,0 +1,238 @@
+"""The dataset type, its files, its checks and its transforms."""
+
+import h5py
+import numpy as np
+import pytest
+
+import bfq
+from bfq.data.catalog import PENDULUM
+from bfq.data.pendulum import BEST, make_pendulum, random_torque
+from bfq.data.sources import load_dataset
+from bfq.data.tables import read_file, write_npz
+from bfq.data.transforms import apply, fit
+from bfq.errors import BadInput
+from bfq.simulation.batch import Simulators
+
+
+def columns(n=10, **changes):
+    rng = np.random.default_rng(0)
+    made = {
+        "observations": rng.normal(size=(n, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
+        "rewards": rng.normal(size=n).astype(np.float32),
+        "terminals": np.zeros(n, bool),
+        "timeouts": np.arange(n) % 5 == 4,
+        "next_observations": rng.normal(size=(n, 3)).astype(np.float32),
+    }
+    return {name: value for name, value in {**made, **changes}.items() if value is not None}
+
+
+def test_a_time_out_ends_the_episode_and_keeps_its_mask():
+    terminals = np.zeros(10, bool)
+    terminals[9] = True
+    timeouts = np.zeros(10, bool)
+    timeouts[4] = True
+    data = bfq.from_arrays(**columns(terminals=terminals, timeouts=timeouts))
+    assert data.masks.tolist() == [1.0] * 9 + [0.0]
+    assert np.flatnonzero(data.episode_ends).tolist() == [4, 9]
+
+
+def test_without_next_observations_rows_are_shifted_and_time_out_rows_left_out():
+    # Two episodes of 5 rows, the first timed out, the second terminated: N − 1 time-out = 9 transitions.
+    terminals = np.arange(10) == 9
+    timeouts = np.arange(10) == 4
+    given = columns(terminals=terminals, timeouts=timeouts, next_observations=None)
+    data = bfq.from_arrays(**given)
+    assert len(data) == 9
+    rows = [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    np.testing.assert_array_equal(data.observations, given["observations"][rows])
+    np.testing.assert_array_equal(data.next_observations[:8], given["observations"][[1, 2, 3, 4, 6, 7, 8, 9]])
+    assert data.masks.tolist() == [1.0] * 8 + [0.0]
+    assert np.flatnonzero(data.episode_ends).tolist() == [3, 8]
+
+
+def test_a_log_cut_off_at_its_end_loses_only_its_last_row():
+    given = columns(timeouts=np.zeros(10, bool), next_observations=None)
+    data = bfq.from_arrays(**given)
+    assert len(data) == 9
+    assert data.masks.all()
+    assert np.flatnonzero(data.episode_ends).tolist() == [8]
+    assert any("No episode end" in note for note in data.notes)
+
+
+def test_episode_returns_and_fingerprint():
+    data = bfq.from_arrays(**columns(rewards=np.arange(10.0)))
+    assert data.episode_returns.tolist() == [10.0, 35.0]
+    changed = bfq.from_arrays(**columns(rewards=np.arange(1.0, 11.0)))
+    assert data.sha256 != changed.sha256
+    assert data.sha256 == bfq.from_arrays(**columns(rewards=np.arange(10.0))).sha256
+
+
+DEFECTS = {
+    "missing column": ({"rewards": None}, "rewards"),
+    "different lengths": ({"rewards": np.zeros(9)}, "differ in length"),
+    "NaN": ({"observations": np.where(np.arange(30).reshape(10, 3) == 12, np.nan, 0.0)}, "row 4"),
+    "infinite reward": ({"rewards": np.where(np.arange(10) == 7, np.inf, 0.0)}, "row 7"),
+    "overflow of float32": ({"rewards": np.full(10, 1e300)}, "infinite"),
+    "action beyond its range": ({"actions": np.where(np.arange(20).reshape(10, 2) == 6, 3.0, 0.0)}, "row 3"),
+    "words": ({"rewards": np.array(["a"] * 10)}, "not numbers"),
+    "objects": ({"rewards": np.array([None] * 10)}, "not numbers"),
+    "complex": ({"rewards": np.ones(10) * 1j}, "not numbers"),
+    "images": ({"observations": np.zeros((10, 4, 4))}, "flatten"),
+    "flat observations": ({"observations": np.zeros(10)}, "one row a transition"),
+    "matrix rewards": ({"rewards": np.zeros((10, 2))}, "one number a transition"),
+    "next observation of other width": ({"next_observations": np.zeros((10, 4))}, "next_observations have 4"),
+    "flags that are not flags": ({"terminals": np.full(10, 0.5)}, "0 or 1"),
+    "no episode end at all": (
+        {"terminals": None, "timeouts": None, "next_observations": None}, "no episode end"),
+    "no row": ({name: value[:0] for name, value in columns().items()}, "no transition"),
+    "no width": ({"observations": np.zeros((10, 0)), "next_observations": np.zeros((10, 0))}, "dimension"),
+    "only time-outs": ({"timeouts": np.ones(10, bool), "next_observations": None}, "no transition is left"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", sorted(DEFECTS))
+def test_defects_are_named(defect, tmp_path):
+    changes, words = DEFECTS[defect]
+    given = columns(**changes)
+    with pytest.raises((BadInput, TypeError), match=words):
+        bfq.from_arrays(**given)
+    if not any(np.asarray(value).dtype == object for value in given.values()):
+        np.savez(tmp_path / "log.npz", **given)
+        with pytest.raises(BadInput, match=words):
+            read_file(tmp_path / "log.npz")
+
+
+def test_what_deserves_a_word_is_noted():
+    given = columns(observations=np.c_[np.zeros(10), np.arange(10.0), np.ones(10)], rewards=np.ones(10))
+    notes = " ".join(bfq.from_arrays(**given).notes)
+    assert "Constant observations columns, which carry no information: 0, 2." in notes
+    assert "All rewards are 1" in notes
+
+
+def test_rounding_beyond_a_bound_is_clipped_and_a_range_can_be_given():
+    data = bfq.from_arrays(**columns(actions=np.full((10, 2), 1.00005)))
+    assert data.actions.max() == 1.0
+    wide = bfq.from_arrays(**columns(actions=np.full((10, 2), 4.0)), action_low=[-4, -8], action_high=[4, 8])
+    transforms = fit(wide)
+    np.testing.assert_allclose(transforms.to_unit(wide.actions)[0], [1.0, 0.5])
+    np.testing.assert_allclose(transforms.from_unit(np.array([[1.0, 0.5]], np.float32)), [[4.0, 4.0]])
+    for low, high in [(1.0, -1.0), (-np.inf, 1.0), ([-1.0] * 3, 1.0)]:
+        with pytest.raises(BadInput, match="action_low"):
+            bfq.from_arrays(**columns(), action_low=low, action_high=high)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".hdf5", ".h5"])
+def test_files_give_what_arrays_give(tmp_path, ending):
+    given, path = columns(), tmp_path / f"log{ending}"
+    if ending == ".npz":
+        np.savez(path, **given)
+    else:
+        with h5py.File(path, "w") as file:
+            for name, value in given.items():
+                file[name] = value
+    data = load_dataset(path)
+    assert data.sha256 == bfq.from_arrays(**given).sha256
+    assert data.name == "log"
+
+
+def test_write_npz_round_trips(tmp_path):
+    data = make_pendulum(episodes=2)
+    write_npz(data, tmp_path / "pendulum.npz")
+    assert read_file(tmp_path / "pendulum.npz").sha256 == data.sha256
+    assert [path.name for path in tmp_path.iterdir()] == ["pendulum.npz"]
+
+
+def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("a pickle was executed",))
+
+    np.savez(tmp_path / "pickle.npz", observations=np.array([Bomb()], object), allow_pickle=True)
+    with pytest.raises(BadInput, match="never loads"):
+        read_file(tmp_path / "pickle.npz")
+    (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 not an archive")
+    (tmp_path / "torn.hdf5").write_bytes(b"not hdf5")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in ("torn.npz", "torn.hdf5", "empty.npz"):
+        with pytest.raises(BadInput, match="not a readable"):
+            read_file(tmp_path / name)
+    with pytest.raises(BadInput, match="no file"):
+        read_file(tmp_path / "absent.npz")
+    (tmp_path / "log.txt").write_text("x")
+    with pytest.raises(BadInput, match="ends in .txt"):
+        read_file(tmp_path / "log.txt")
+    np.savez(tmp_path / "other.npz", obs=np.zeros(3))
+    with pytest.raises(BadInput, match="has no observations: it holds obs"):
+        read_file(tmp_path / "other.npz")
+    with pytest.raises(BadInput, match="did you mean 'pendulum-mixed'"):
+        load_dataset("pendulum-mix")
+
+
+def test_observations_are_standardised_and_constant_columns_survive():
+    given = columns(
+        1000, observations=np.c_[np.full(1000, 7.0), np.random.default_rng(1).normal(5, 3, (1000, 2))]
+    )
+    data = bfq.from_arrays(**given)
+    arrays = apply(fit(data, "standardise"), data)
+    np.testing.assert_allclose(arrays["observations"].mean(0), 0.0, atol=1e-4)
+    np.testing.assert_allclose(arrays["observations"].std(0), [0.0, 1.0, 1.0], atol=1e-4)
+    np.testing.assert_array_equal(apply(fit(data, "none"), data)["observations"], data.observations)
+
+
+def test_reward_transforms():
+    data = bfq.from_arrays(**columns(rewards=np.arange(10.0)))  # episode returns 10 and 35
+    np.testing.assert_allclose(fit(data, reward="return_range").reward(data.rewards)[1], 1000 / 25)
+    np.testing.assert_allclose(fit(data, reward="minus_one").reward(data.rewards)[0], -1.0)
+    np.testing.assert_allclose(fit(data, reward="cql_antmaze").reward(np.float32([0, 1])), [-2.0, 2.0])
+    scaled = fit(data, reward="standardise").reward(data.rewards)
+    np.testing.assert_allclose([scaled.mean(), scaled.std()], [0.0, 1.0], atol=1e-6)
+    with pytest.raises(BadInput, match="reward transform"):
+        fit(data, reward="return_rang")
+    with pytest.raises(BadInput, match="observation transform"):
+        fit(data, "standardize_")
+
+
+def test_pendulum_data_is_the_same_for_the_same_seed_and_mixed():
+    first, second = make_pendulum(episodes=20, seed=3), make_pendulum(episodes=20, seed=3)
+    assert first.sha256 == second.sha256 != make_pendulum(episodes=20, seed=4).sha256
+    assert len(first) == 20 * 200
+    assert first.masks.all()
+    assert first.episode_ends.sum() == 20
+    assert first.episode_returns.max() > -400
+    assert first.episode_returns.min() < -800
+    # the rows follow each other
+    inside = ~first.episode_ends
+    np.testing.assert_array_equal(first.next_observations[inside], first.observations[1:][inside[:-1]])
+
+
+def test_pendulum_reference_is_what_its_controllers_reach():
+    rng = np.random.default_rng(0)
+    for controller, expected in ((random_torque, PENDULUM.reference.low), (BEST, PENDULUM.reference.high)):
+        simulators = Simulators("Pendulum-v1", range(500_000, 500_100), 200)
+        observations, total = simulators.reset(), np.zeros(100)
+        while simulators.running.any():
+            observations, rewards, _, _ = simulators.step(controller(observations, rng))
+            total += rewards
+        assert abs(total.mean() - expected) < 4 * total.std() / 10
+
+
+def test_simulators_are_gymnasium_ones_stepped_together():
+    import gymnasium
+
+    simulators = Simulators("Pendulum-v1", [5, 6], 3)
+    single = gymnasium.make("Pendulum-v1")
+    together = simulators.reset()
+    alone, _ = single.reset(seed=6)
+    np.testing.assert_array_equal(together[1], alone)
+    for step in range(3):
+        together, rewards, _, truncated = simulators.step(np.full((2, 1), 0.5, np.float32))
+        alone, reward, *_ = single.step(np.array([0.5], np.float32))
+        np.testing.assert_array_equal(together[1], alone)
+        assert rewards[1] == np.float32(reward)
+        assert truncated.all() == (step == 2)
+    after, rewards, _, _ = simulators.step(np.zeros((2, 1), np.float32))
+    np.testing.assert_array_equal(after, together)  # an episode that is over stands still
+    assert (rewards == 0).all()
+    with pytest.raises(BadInput, match="cannot be made here"):
+        Simulators("NoSuch-v1", [0], 10)

@@ -1,0 +1,328 @@
+"""The loop around the updates: health, checkpoints, resuming, trackers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.errors import BadInput
+from bfq.experiment import complete, start
+from bfq.settings import compose
+from bfq.training import checkpoint as checkpoints
+from bfq.training import trackers
+from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
+from bfq.training.files import DiskTrouble, locked, write_json
+from bfq.training.health import Diverged, Health
+from bfq.training.loop import Means, make_plan, stop_signals
+
+TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16}
+QUICK = {"seeds": [0, 4], "values": TINY, "evaluations": 2, "evaluation": {"episodes": 1}, "chunk": 10}
+
+
+def tiny_run(**changes):
+    return compose("pendulum-mixed", "bfq", **{**QUICK, "steps": 120, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    start(tiny_run(), folder)
+    complete(folder, quiet=True)
+    return folder
+
+
+def final_bytes(folder: Path) -> tuple[bytes, bytes]:
+    state = folders(folder / "checkpoints")[0] / "state.safetensors"
+    return state.read_bytes(), (folder / "metrics.jsonl").read_bytes()
+
+
+def test_a_run_leaves_what_it_promises(whole):
+    names = {path.name for path in whole.iterdir()}
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "result.json",
+        "report.html",
+        "learning_curves.png",
+    } <= names
+    result = json.loads((whole / "result.json").read_text())
+    promised = "task agent steps members scores protocol data versions train_seconds microseconds_per_step"
+    assert set(promised.split()) <= result.keys()
+    assert result["members"] == [{"seed": 0, "overrides": {}}, {"seed": 4, "overrides": {}}]
+    assert len(result["scores"]["return"]) == len(result["scores"]["normalized"]) == 2
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [60, 120]
+    assert rows[-1]["metrics"]["return"] == result["scores"]["return"]
+    assert len(folders(whole / "checkpoints")) == 2
+
+
+def test_the_same_run_again_has_the_same_bytes(whole, tmp_path):
+    start(tiny_run(), tmp_path / "run")
+    complete(tmp_path / "run", quiet=True)
+    assert final_bytes(tmp_path / "run") == final_bytes(whole)
+
+
+def spawn(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "bfq.cli.main", "train", "--out", str(folder), *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for(condition, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes(whole, tmp_path):
+    folder = tmp_path / "run"
+    start(tiny_run(), folder)
+    process = spawn(folder, "--resume")
+    wait_for(lambda: folders(folder / "checkpoints"))
+    process.kill()
+    process.communicate()
+    # as if killed while a line and a checkpoint were being written, too
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 999, "ki')
+    (folder / "checkpoints" / ".part-000000999").mkdir()
+    assert not (folder / "result.json").exists()
+    complete(folder, quiet=True)
+    assert final_bytes(folder) == final_bytes(whole)
+    assert not list((folder / "checkpoints").glob(".part-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, number):
+    folder = tmp_path / "run"
+    start(tiny_run(steps=100_000, evaluations=0), folder)
+    process = spawn(folder, "--resume")
+    wait_for(lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"bfq train --resume --out {folder}" in said
+    assert "Traceback" not in said
+    assert len(folders(folder / "checkpoints")) >= 1
+
+
+def test_stopping_between_log_rows_changes_nothing(whole, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    start(tiny_run(), folder)
+    from bfq.training import loop
+
+    for wanted in (30, 70):  # not where rows are written
+        saved = []
+
+        def stop_after(step, states, metrics, reporter, self, record=loop.Loop._record, wanted=wanted):
+            record(self, step, states, metrics, reporter)
+            if step == wanted:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        monkeypatch.setattr(
+            loop.Loop, "_record", lambda self, step, states, metrics, reporter: stop_after(
+                step, states, metrics, reporter, self)
+        )  # fmt: skip
+        with pytest.raises(loop.Stopped):
+            complete(folder, quiet=True)
+        monkeypatch.undo()
+        saved = folders(folder / "checkpoints")
+        assert saved[0].name == f"step-{wanted:09d}"
+    complete(folder, quiet=True)
+    assert final_bytes(folder) == final_bytes(whole)
+
+
+def tree(value=1.0):
+    return {"a": jnp.full((2, 3), float(value)), "b": (jnp.arange(4, dtype=jnp.int32), jnp.zeros(()))}
+
+
+def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
+    for step in (10, 20, 30):
+        save_checkpoint(tmp_path, step, tree(step), {"note": step}, keep=2)
+    assert [path.name for path in folders(tmp_path)] == ["step-000000030", "step-000000020"]
+    found = latest_checkpoint(tmp_path, jax.eval_shape(tree), print)
+    assert (found.step, found.extra) == (30, {"note": 30})
+    for a, b in zip(jax.tree.leaves(found.states), jax.tree.leaves(tree(30)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype == b.dtype
+
+
+def damage_state(folder):
+    content = bytearray((folder / "state.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "state.safetensors").write_bytes(content)
+
+
+DAMAGE = {
+    "a flipped bit": damage_state,
+    "a torn state": lambda folder: os.truncate(folder / "state.safetensors", 50),
+    "no state": lambda folder: (folder / "state.safetensors").unlink(),
+    "no note": lambda folder: (folder / "note.json").unlink(),
+    "a torn note": lambda folder: os.truncate(folder / "note.json", 20),
+    "a note of something else": lambda folder: (folder / "note.json").write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGE))
+def test_a_damaged_checkpoint_is_said_and_the_one_before_used(tmp_path, damage):
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, tree(step), {}, keep=2)
+    DAMAGE[damage](folders(tmp_path)[0])
+    said = []
+    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append).step == 10
+    assert len(said) == 1
+    assert "step-000000020" in said[0]
+    DAMAGE[damage](folders(tmp_path)[1])
+    with pytest.raises(BadInput, match="no checkpoint"):
+        latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append)
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    save_checkpoint(tmp_path, 10, tree(), {}, keep=2)
+    with pytest.raises(BadInput, match="another configuration"):
+        read_checkpoint(folders(tmp_path)[0], jax.eval_shape(lambda: {"a": jnp.zeros((2, 4))}))
+
+
+def test_a_full_disk_is_said_and_the_checkpoint_before_stands(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 10, tree(10), {}, keep=2)
+
+    def full(path, content):
+        path.write_bytes(content[:10])
+        raise DiskTrouble("No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_bytes", full)
+    with pytest.raises(DiskTrouble, match=r"step 20 was not saved .*No space.* step-000000010, stands"):
+        save_checkpoint(tmp_path, 20, tree(20), {}, keep=2)
+    monkeypatch.undo()
+    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), print).step == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000010"]
+
+
+def test_files_are_whole_or_absent(tmp_path):
+    write_json(tmp_path / "a.json", {"x": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+    with pytest.raises(DiskTrouble, match="cannot write"):
+        write_json(tmp_path / "no" / "a.json", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_folder_is_trained_in_by_one_process(tmp_path):
+    with locked(tmp_path), pytest.raises(BadInput, match="another process"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def health(discount=0.9):
+    return Health(np.array([-1.0, 0.5]), np.array([discount, discount]), ["0", "1{'eta': 3.0}"])
+
+
+def test_health_names_the_loss_the_member_and_the_update():
+    chunk = {"critic_loss": np.ones((10, 2)), "policy_loss": np.ones((10, 2))}
+    health().check(chunk, 100)
+    chunk["critic_loss"][7, 0] = np.inf
+    chunk["policy_loss"][3, 1] = np.nan
+    with pytest.raises(Diverged, match=r"policy_loss became nan at update 104 of member 1\{'eta': 3.0\}"):
+        health().check(chunk, 100)
+
+
+def test_health_knows_what_the_rewards_allow():
+    q = np.zeros((10, 2))
+    health().check({"q": q + 19.0}, 0)  # the rewards allow −10 to 5; a width more on either side is tolerated
+    q[4, 1] = 21.0
+    with pytest.raises(Diverged, match=r"mean Q reached 21 at update 5 of member .* beyond 5"):
+        health().check({"q": q}, 0)
+    with pytest.raises(Diverged, match=r"beyond -10"):
+        health().check({"q": q - 50.0}, 0)
+
+
+def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
+    run = tiny_run(values={**TINY, "learning_rate": 1e18}, steps=60)
+    start(run, tmp_path / "run")
+    with pytest.raises(Diverged, match="at update"):
+        complete(tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_means_survive_a_checkpoint():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(5, 2)) for _ in range(3)]
+    straight, stopped = Means(), Means()
+    for part in parts:
+        straight.add({"x": part})
+        stopped.add({"x": part})
+        stopped = Means(json.loads(json.dumps(stopped.held())))
+    means = straight.take()
+    assert means == stopped.take()
+    np.testing.assert_allclose(means["x"], np.concatenate(parts).mean(0))
+
+
+def test_plan_counts_in_whole_chunks():
+    plan = make_plan(steps=1000, chunk=30, evaluations=4)
+    assert plan.log_every % 30 == plan.eval_every % 30 == plan.checkpoint_every % 30 == 0
+    assert make_plan(steps=5, chunk=100, evaluations=2).chunk == 5
+    assert make_plan(steps=1000, chunk=100, evaluations=0).eval_every == 0
+
+
+def test_stop_signals_restore_what_was_there():
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_signals() as stop:
+        assert stop() == 0
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop() == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+ROW = {"step": 10, "kind": "train", "metrics": {"loss": [1.0, None]}}
+
+
+def test_tensorboard_gets_one_scalar_a_member(tmp_path):
+    (tracker,) = trackers.open_trackers(["tensorboard"], tmp_path, {})
+    tracker.log(ROW)
+    tracker.close()
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train/loss/member0" in events.read_bytes()
+    assert b"member1" not in events.read_bytes()
+
+
+def test_wandb_is_used_only_when_asked_for(tmp_path, monkeypatch):
+    class Fake:
+        def __init__(self):
+            self.logged, self.ended = [], False
+
+        def init(self, **settings):
+            return self
+
+        def log(self, scalars, step):
+            self.logged.append((scalars, step))
+
+        def finish(self):
+            self.ended = True
+
+    fake = Fake()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    (tracker,) = trackers.open_trackers(["wandb"], tmp_path, {})
+    tracker.log(ROW)
+    tracker.close()
+    assert fake.logged == [({"train/loss/member0": 1.0}, 10)]
+    assert fake.ended
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(BadInput, match="pip install"):
+        trackers.open_trackers(["wandb"], tmp_path, {})
+    with pytest.raises(BadInput, match="did you mean 'tensorboard'"):
+        trackers.open_trackers(["tensorbord"], tmp_path, {})
