@@ -25,13 +25,13 @@ from bfq.behaviour.workers import Workers, episode_returns
 from bfq.errors import BadInput
 
 SHIPPED = sorted(Path(str(files("bfq.data") / "policies")).glob("*.npz"))
-SMALL = sac.Config(batch_size=8, width=16)
+SMALL = sac.Config(batch_size=8, width=16, depth=1)
 BOTH = jnp.ones(2)
 
 
 @pytest.fixture(autouse=True)
 def _random_numbers_that_compile_fast() -> Iterator[None]:
-    with jax.default_prng_impl("rbg"):
+    with jax.default_prng_impl("unsafe_rbg"):
         yield
 
 
@@ -261,7 +261,6 @@ def test_weight_files_come_back(tmp_path: Path) -> None:
     one, seen = back.snapshot(1), np.ones((2, 3), np.float32)
     assert one.meta["env_steps"] == 9
     x = np.maximum(seen @ one.arrays["hidden_0_w"] + one.arrays["hidden_0_b"], 0)
-    x = np.maximum(x @ one.arrays["hidden_1_w"] + one.arrays["hidden_1_b"], 0)
     mean = np.tanh(x @ one.arrays["mean_w"] + one.arrays["mean_b"])
     np.testing.assert_allclose(one.act(seen), mean, rtol=1e-6)
     again = [one.act(seen, np.random.default_rng(7)) for _ in range(2)]
@@ -297,7 +296,8 @@ def test_shipped_policies_act_within_bounds(path: Path) -> None:
 
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])
 def test_shipped_levels_are_in_order(robot: str) -> None:
-    facts = [load(path).meta for path in SHIPPED if load(path).meta["robot"] == robot]
+    metas = [load(path).meta for path in SHIPPED if path.stem.startswith(robot)]
+    facts = [meta for meta in metas if meta["robot"] == robot]
     mean = {
         level: np.mean([f["return_mean"] for f in facts if f["level"] == level])
         for level in ("replay", "medium", "expert")
