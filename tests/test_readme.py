@@ -1,6 +1,7 @@
 """The README's numbers are those of the files it names."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -35,10 +36,11 @@ def test_the_checkerboard_table_and_its_promise():
     for method in ("fm", "bfq"):
         for steps, row in toy[method].items():
             cells = (
-                f"{method.upper()} | {steps} | {row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f} "
-                f"| {100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8"
+                f"{method.upper()} | {steps}",
+                f"{row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f}",
+                f"{100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8",
             )
-            assert cells in README
+            assert " | ".join(cells) in README
     for k in range(3):
         fm1, fm10, bfq = (row["seeds"][k] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"]))
         assert bfq["energy_distance"] <= 1.5 * fm10["energy_distance"]
@@ -47,7 +49,5 @@ def test_the_checkerboard_table_and_its_promise():
 
 
 def test_files_it_links_to_exist():
-    import re
-
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / path).exists(), path

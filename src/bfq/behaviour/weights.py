@@ -34,9 +34,8 @@ class Weights:
         a = self.arrays
         x = observations
         if "obs_mean" in a:
-            x = (x - a["obs_mean"]) / np.maximum(
-                a["obs_std"], np.float32(1e-6)
-            )  # 0 for numbers that never change
+            spread: Floats = np.maximum(a["obs_std"], 1e-6)  # 0 for numbers that never change
+            x = (x - a["obs_mean"]) / spread
         activation = _ACTIVATIONS[self.meta["activation"]]
         for k in range(sum(name.startswith("hidden_") for name in a) // 2):
             x = activation(x @ a[f"hidden_{k}_w"] + a[f"hidden_{k}_b"])
