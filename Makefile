@@ -15,7 +15,7 @@ demo: install  ## Train BFQ and BC on the embedded task; ends with a table and a
 	$(BIN)/bfq train
 
 test: install  ## Every test.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install  ## Lint, format, types, import direction.
 	$(BIN)/ruff check .
