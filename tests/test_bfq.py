@@ -12,7 +12,7 @@ from bfq.training.population import Member, Program, initial_states, pack, popul
 
 AGENT = get_agent("bfq")
 SPEC = Spec(3, 2)
-SMALL = {"width": 16, "critic_width": 16, "depth": 2, "critic_depth": 2, "batch_size": 32}
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32}
 
 
 def setup(**values):

@@ -38,7 +38,7 @@ def test_train_shows_a_table_and_writes_a_report(finished, capsys):
         assert words in shown.replace("\n", " ") or words.split()[0] in shown
     result = json.loads((finished / "result.json").read_text())
     assert [m["overrides"] for m in result["members"]] == [{"eta": 0.5}] * 2 + [{"eta": 1.0}] * 2
-    assert result["command"].startswith("bfq train --task pendulum-mixed --agent bfq --steps 40 --seeds 0,1,")
+    assert result["command"].startswith("bfq train --task pendulum-mixed --agent bfq --steps 40 --seeds 0,1 ")
     assert "--set eta=0.5,1.0" in result["command"]
     page = (finished / "report.html").read_text()
     assert "data:image/png;base64," in page

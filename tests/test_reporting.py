@@ -358,7 +358,7 @@ def test_rows_are_data_baselines_agent(make_run: Write) -> None:
         ("baseline", "bc", 6),
         ("agent", "bfq", 6),
     ]
-    assert table.title == "pendulum-mixed: 20 episodes a seed, last checkpoint"
+    assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes a seed, last checkpoint"
     data, bc, agent = records(table)
     assert data["return"]["mean"] == -700.0
     assert agent["normalized"]["mean"] == pytest.approx(np.mean([94.0, 97.0, 95.5, 98.0, 96.0, 96.5]))

@@ -1,17 +1,19 @@
 """The library in a few lines: train, evaluate."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bfq.agents.agent import check_acting
 from bfq.data.catalog import DEFAULT_TASK
 from bfq.data.dataset import Dataset
 from bfq.data.tables import write_npz
 from bfq.deploy.policy import Policy, load_policy, load_trained
-from bfq.errors import BadInput
+from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import protocol_from
-from bfq.evaluation.rollout import film, population_act, rollout
+from bfq.evaluation.rollout import check_video, film, population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, new_folder, read_run, start, world_of
 from bfq.settings import compose, reference_of
@@ -23,6 +25,10 @@ class Result:
 
     folder: Path
     record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        members = len(self.record["members"])
+        return f"Result({self.record['agent']} on {self.record['task']}, {members} members, in {self.folder})"
 
     @property
     def scores(self) -> dict[str, list[float]] | None:
@@ -52,6 +58,9 @@ def train(
     `values` are hyperparameters; a list of numbers makes one member of each. `settings` are those of
     `bfq.settings.compose`. A dataset is kept in the run folder, so that the run can be resumed.
     """
+    strange = set(settings) - set(inspect.signature(compose).parameters)
+    if strange:
+        raise unknown("setting", sorted(strange)[0], inspect.signature(compose).parameters)
     name = f"{task.name}.npz" if isinstance(task, Dataset) else str(task)
     run = compose(name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
     folder = Path(out) if out is not None else new_folder(run)
@@ -71,6 +80,8 @@ def evaluate(
 
     `protocol` may change `episodes`, `seed`, `candidates`, `selection`, `temperature`, `policy`, …
     """
+    if video is not None:
+        check_video(Path(video))
     run, _ = read_run(Path(folder))
     world = world_of(run)
     if world is None:
@@ -78,7 +89,7 @@ def evaluate(
     trained = load_trained(folder)
     changed = {name: value for name, value in protocol.items() if value is not None}
     chosen = protocol_from({**trained.protocol.describe(), **changed})
-    trained = replace(trained, protocol=chosen)
+    check_acting(trained.population.agent, chosen.acting)
     act = population_act(trained.population, trained.checkpoint.states, trained.transforms, chosen)
     count = len(trained.population.members)
     if video is not None:

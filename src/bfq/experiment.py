@@ -185,7 +185,7 @@ def _train(
         open_trackers(trackers, folder, dataclasses.asdict(run)),
         say,
     )
-    title = f"{run.agent} on {Path(run.task).name}"
+    title = f"{run.agent} on {dataset.name}"
     with stop_signals() as stop, reporting(title, run.steps, loop.step, quiet) as reporter:
         return loop.run(reporter, stop).clock
 
@@ -202,7 +202,7 @@ def _result(
     data = dataset.describe()
     data["normalized_mean"] = reference.normalise(data["return_mean"]) if reference else None
     return {
-        "task": run.task,
+        "task": dataset.name,
         "agent": run.agent,
         "title": population.agent.title,
         "steps": run.steps,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bfq.agents.agent import Agent, configure, get_agent, numeric_fields
+from bfq.agents.agent import Agent, check_acting, configure, get_agent, numeric_fields
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import protocol_from
@@ -73,6 +73,7 @@ def compose(
         **_values(known, "evaluation"),
         **{name: value for name, value in (evaluation or {}).items() if value is not None},
     }
+    check_acting(method, protocol_from(protocol).acting)
     place = _place(task, card, simulator, episode_steps)
     return RunConfig(
         task=task,
@@ -111,7 +112,7 @@ def command(run: RunConfig) -> str:
     """The command line that trains this run again: what differs from its presets, spelled out."""
     usual = compose(run.task, run.agent, simulator=run.simulator, episode_steps=run.episode_steps)
     words = ["bfq train", f"--task {run.task}", f"--agent {run.agent}", f"--steps {run.steps}"]
-    words.append(f"--seeds {','.join(map(str, run.seeds))},")
+    words.append(f"--seeds {','.join(map(str, run.seeds))}{',' if len(run.seeds) == 1 else ''}")
     changed = {
         k: v for k, v in run.config.items() if v != usual.config[k] and k not in ("steps", *run.varied)
     }

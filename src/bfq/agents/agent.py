@@ -58,6 +58,13 @@ class Agent(NamedTuple):
     init: Callable[[PRNGKeyArray, Spec, Any], Any]
     update: Callable[[Any, Batch, PRNGKeyArray, Any], tuple[Any, Metrics]]
     act: Callable[[Any, Float[Array, "b s"], PRNGKeyArray, Any, Acting], Float[Array, "b a"]]
+    chooses: bool = True  # whether it has a critic that can choose among candidates
+
+
+def check_acting(agent: Agent, acting: Acting) -> None:
+    """Refuses a way of acting that the agent would silently ignore."""
+    if acting.candidates > 1 and not agent.chooses:
+        raise BadInput(f"{agent.name} has no critic to choose among candidates: leave candidates at 1.")
 
 
 C = TypeVar("C")

@@ -47,19 +47,19 @@ def describe(name: str, task: str) -> list[dict[str, Any]]:
         {
             "name": field,
             "value": value,
-            "source": _source(field, value, sources, card.discount),
+            "source": _source(name, field, value, sources, card.discount),
             "per_member": field in numeric,
         }
         for field, value in run_config.config.items()
     ]
 
 
-def _source(field: str, value: Any, sources: Any, discount: float) -> str:
+def _source(agent: str, field: str, value: Any, sources: Any, discount: float) -> str:
     if field in sources:
         return str(sources[field].source)
     if field == "discount" and value == discount:
         return "the task's card"
-    return "the agent's default (docs/method.md)"
+    return f"default of bfq.agents.{agent}"
 
 
 def _one(args: argparse.Namespace) -> int:
@@ -76,7 +76,12 @@ def _one(args: argparse.Namespace) -> int:
                   caption="* may differ from member to member: --set NAME=VALUE,VALUE")  # fmt: skip
     for column in ("hyperparameter", "value", "source"):
         table.add_column(column)
+    sources = list(dict.fromkeys(row["source"] for row in rows))
     for row in rows:
-        table.add_row(row["name"] + (" *" if row["per_member"] else ""), str(row["value"]), row["source"])
-    Console().print(table)
+        name = row["name"] + (" *" if row["per_member"] else "")
+        table.add_row(name, str(row["value"]), f"[{sources.index(row['source']) + 1}]")
+    console = Console(markup=False)
+    console.print(table)
+    for number, source in enumerate(sources, start=1):
+        console.print(f"[{number}] {source}")
     return 0

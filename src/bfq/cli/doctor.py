@@ -44,7 +44,7 @@ def _disk() -> str:
 
 
 def _module(name: str) -> Callable[[], str]:
-    return lambda: str(getattr(importlib.import_module(name), "__version__", "installed"))
+    return lambda: f"{name} {getattr(importlib.import_module(name), '__version__', '')}".strip()
 
 
 CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (

@@ -19,7 +19,9 @@ Metrics = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N − 1; default 1")
-    parser.add_argument("--epochs", type=int, default=100, help="epochs of 40 batches; default 100")
+    parser.add_argument(
+        "--epochs", type=int, default=100, metavar="N", help="epochs of 40 batches; default 100"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/toy"), metavar="DIR", help="where toy.json and toy.png go"
     )

@@ -8,7 +8,9 @@ from bfq.cli.words import assignments, seeds, show_json
 from bfq.errors import BadInput
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
-BASELINE_HELP = "also train this agent and show it beside; default bc for the embedded task"
+BASELINE_HELP = (
+    "also train this agent and show it beside; default bc where neither --task nor --agent is given"
+)
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
     "temperature", "simulator", "episode_steps", "keep_going",
@@ -75,6 +77,8 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         folder = args.out or experiment.unfinished()
         if not (folder / "config.json").exists():
             raise BadInput(f"there is no run to resume in {folder}.")
+        if (folder / "result.json").exists():
+            experiment.say(f"the run in {folder} has ended already; this is its result.")
         return folder, None
     if args.config:
         _only_config(args)

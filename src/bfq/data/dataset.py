@@ -35,6 +35,12 @@ class Dataset:
     source: str  # how the data came to be, in words
     notes: tuple[str, ...] = ()  # what a user should know about it
 
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}: {len(self):,} transitions, {len(self.episode_returns):,} episodes, "
+            f"{self.observation_dim} observations, {self.action_dim} actions; {self.source})"
+        )
+
     def __len__(self) -> int:
         return len(self.rewards)
 
@@ -133,7 +139,7 @@ def from_arrays(
         high,
         name,
         source,
-        tuple(notes_on(given, terminal)),
+        tuple(notes_on(given, terminal, int((~kept).sum()))),
     )
 
 

@@ -16,6 +16,7 @@ from bfq.errors import BadInput
 HDF5_ENDINGS = (".hdf5", ".h5")
 KNOWN = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 BOUNDS = ("action_low", "action_high")
+WORDS = ("name", "source")  # written by write_npz, so that a dataset keeps its origin
 
 
 def read_file(path: Path) -> Dataset:
@@ -31,13 +32,14 @@ def read_file(path: Path) -> Dataset:
             f"{path.name} ends in {path.suffix or 'nothing'}: bfq reads .npz, .hdf5 and .h5 files."
         )
     columns = {name: arrays[name] for name in (*KNOWN, *BOUNDS) if name in arrays}
+    told = {name: str(arrays[name]) for name in WORDS if name in arrays and np.ndim(arrays[name]) == 0}
     for needed in ("observations", "actions", "rewards"):
         if needed not in columns:
             raise BadInput(
                 f"{path.name} has no {needed}: it holds {', '.join(sorted(arrays)) or 'nothing'}; "
                 f"name its arrays {', '.join(KNOWN)}."
             )
-    return from_arrays(**columns, name=path.stem, source=f"file {path.name}")
+    return from_arrays(**columns, **{"name": path.stem, "source": f"file {path.name}", **told})
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
@@ -76,6 +78,8 @@ def write_npz(dataset: Dataset, path: Path) -> None:
         "timeouts": dataset.episode_ends & (dataset.masks == 1),
         "action_low": dataset.action_low,
         "action_high": dataset.action_high,
+        "name": np.array(dataset.name),
+        "source": np.array(dataset.source),
     }
     part = path.with_name(f".{path.name}.part")
     try:

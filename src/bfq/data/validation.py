@@ -77,7 +77,7 @@ def _finite(name: str, column: npt.NDArray[np.float32]) -> None:
     if bad.any():
         row = int(bad.argmax())
         raise BadInput(
-            f"{name} hold NaN or an infinite value in row {row} ({int(bad.sum())} such rows in all): "
+            f"{name} hold NaN or an infinite value in row {row} ({_rows(bad)} in all): "
             "remove or repair these transitions."
         )
 
@@ -85,7 +85,15 @@ def _finite(name: str, column: npt.NDArray[np.float32]) -> None:
 def _flags(name: str, checked: Checked) -> None:
     if name in checked and not np.isin(checked[name], (0.0, 1.0)).all():
         row = int((~np.isin(checked[name], (0.0, 1.0))).argmax())
-        raise BadInput(f"{name} must be 0 or 1, but row {row} holds {checked[name][row]:g}.")
+        raise BadInput(
+            f"{name} must be 0 or 1, but row {row} holds {checked[name][row]:g}: make it 1 where an episode "
+            "ends and 0 elsewhere."
+        )
+
+
+def _rows(which: npt.ArrayLike) -> str:
+    count = int(np.sum(which))
+    return f"{count} row{'s' if count > 1 else ''}"
 
 
 def _same_widths(checked: Checked) -> None:
@@ -102,14 +110,19 @@ def _inside(
     if outside.any():
         row = int(outside.argmax())
         raise BadInput(
-            f"actions leave their range in row {row} ({int(outside.sum())} such rows in all): they span "
+            f"actions leave their range in row {row} ({_rows(outside)} in all): they span "
             f"{actions.min():.4g} to {actions.max():.4g}, the range is {low.min():.4g} to {high.max():.4g}; "
             "give the true range as action_low and action_high, or clip them."
         )
 
 
-def notes_on(checked: Checked, terminal: npt.NDArray[np.bool_]) -> Iterator[str]:
+def notes_on(checked: Checked, terminal: npt.NDArray[np.bool_], left_out: int) -> Iterator[str]:
     """What is allowed but deserves a word."""
+    if left_out:
+        yield (
+            f"{left_out} of {len(terminal)} rows were left out: they end an episode by time-out, and the "
+            "observation after them was not logged."
+        )
     if not terminal.any() and not checked.get("timeouts", terminal).any():
         yield "No episode end is marked: all rows are taken as one episode that was cut off at its end."
     for name in ("observations", "actions"):

@@ -1,5 +1,7 @@
 """Episodes of all members at once: one call of the network a time step for every simulator."""
 
+import importlib.util
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,19 +72,34 @@ def rollout(act: Act, world: World, protocol: Protocol, members: int) -> npt.NDA
     return returns.reshape(members, protocol.episodes)
 
 
+VIDEOS = (".mp4", ".gif")
+
+
+def check_video(path: Path) -> None:
+    """Refuses a video that could not be written, before anything is simulated for it."""
+    if path.suffix not in VIDEOS:
+        raise BadInput(f"a video ends in {' or '.join(VIDEOS)}, not {path.suffix or 'nothing'}: {path}.")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} for the video.")
+    for module in ("imageio", "imageio_ffmpeg"):
+        if importlib.util.find_spec(module) is None:
+            raise BadInput(f"a video needs {module}: pip install 'bfq-rl[video]'.")
+
+
 def film(act: Act, world: World, protocol: Protocol, members: int, member: int, path: Path) -> None:
     """A video of one member's first episode, the others acting along unseen."""
-    try:
-        import imageio.v3 as imageio
+    import imageio.v3 as imageio
 
-        simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
-        observations, frames, time = simulators.reset(), [simulators.render()], 0
-        while simulators.running.any():
-            actions = act(np.broadcast_to(observations, (members, 1, observations.shape[-1])), time)
-            observations, *_ = simulators.step(actions[member])
-            frames.append(simulators.render())
-            time += 1
-        simulators.close()
-        imageio.imwrite(path, np.stack(frames), fps=30, macro_block_size=1)
-    except ImportError as error:
-        raise BadInput(f"a video needs {error.name}: pip install 'bfq-rl[video]'.") from error
+    simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
+    observations, frames, time = simulators.reset(), [simulators.render()], 0
+    while simulators.running.any():
+        actions = act(np.broadcast_to(observations, (members, 1, observations.shape[-1])), time)
+        observations, *_ = simulators.step(actions[member])
+        frames.append(simulators.render())
+        time += 1
+    simulators.close()
+    settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
+    with warnings.catch_warnings():
+        # JAX warns of forks; the encoder's process replaces itself at once, so nothing of JAX lives on in it.
+        warnings.filterwarnings("ignore", message=".*fork", category=RuntimeWarning)
+        imageio.imwrite(path, np.stack(frames), fps=30, **settings)

@@ -1,7 +1,7 @@
 """Score tables: one content, rendered for a terminal, as Markdown and as plain records."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -67,10 +67,16 @@ def score_table(run: Run) -> ScoreTable:
 
 
 def comparison(runs: Sequence[Run]) -> ScoreTable:
-    """All rows of several runs, task by task; what two runs share is told once."""
-    rows = dict.fromkeys(row for run in runs for row in score_table(run).rows)
+    """All rows of several runs with their numbers of updates, task by task; what two share is told once."""
+    rows = dict.fromkeys(_with_updates(row, run.steps) for run in runs for row in score_table(run).rows)
     tasks = list(dict.fromkeys(run.task for run in runs))
     return ScoreTable("Comparison", tuple(sorted(rows, key=lambda row: tasks.index(row.task))))
+
+
+def _with_updates(row: ScoreRow, steps: int) -> ScoreRow:
+    if row.kind == "data":
+        return row
+    return replace(row, overrides=", ".join(filter(None, (row.overrides, f"{steps:,} updates"))))
 
 
 def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
@@ -195,7 +201,8 @@ def _title(run: Run) -> str:
         return f"{run.task}: no simulator, so no scores"
     episodes = run.protocol["episodes"]
     words = "episode" if episodes == 1 else "episodes"
-    return f"{run.task}: {episodes} {words} a seed, {run.protocol['checkpoint']} checkpoint"
+    budget = f"{run.steps:,} updates, {episodes} {words} a seed"
+    return f"{run.task}: {budget}, {run.protocol['checkpoint']} checkpoint"
 
 
 def _data_row(run: Run) -> ScoreRow:

@@ -6,42 +6,48 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Column
 
 
 def _brief(metrics: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in list(metrics.items())[:4])
+    losses = {name: value for name, value in metrics.items() if name.endswith("loss")} or metrics
+    return "  ".join(f"{name} {value:.4g}" for name, value in list(losses.items())[:4])
 
 
 class Reporter:
-    """Shows how far a run is, how fast, how long still, and its losses."""
+    """Shows how far a run is, how fast, how long still, and its losses.
+
+    The speed is measured from the first report on, when compiling is over.
+    """
 
     def __init__(self, title: str, steps: int, done: int, console: Console):
-        self._title, self._steps, self._start, self._console = title, steps, done, console
-        self._began, self._said = time.monotonic(), time.monotonic()
+        self._title, self._steps, self._console = title, steps, console
+        self._first: tuple[float, int] | None = None
+        self._said = time.monotonic()
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[losses]}"),
+            TextColumn("{task.fields[rate]}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[losses]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
-            transient=False,
+            expand=True,
         )
-        self._task = self._bar.add_task(title, total=steps, completed=done, rate="", losses="")
+        self._task = self._bar.add_task(title, total=steps, completed=done, rate="compiling", losses="")
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tells the state after `step` updates."""
-        seconds = time.monotonic() - self._began
-        rate = (step - self._start) / max(seconds, 1e-9)
+        now = time.monotonic()
+        self._first = self._first or (now, step)
+        rate = (step - self._first[1]) / max(now - self._first[0], 1e-9)
+        left = f"{rate:.0f} steps/s  {(self._steps - step) / rate:.0f} s left" if rate > 0 else "…"
         if self._console.is_terminal:
-            self._bar.update(self._task, completed=step, rate=f"{rate:.0f} steps/s", losses=_brief(metrics))
-        elif time.monotonic() - self._said > 10.0 or step == self._steps:
-            self._said = time.monotonic()
-            left = (self._steps - step) / max(rate, 1e-9)
-            line = f"{self._title}: {step}/{self._steps}  {rate:.0f} steps/s  {left:.0f} s left"
-            self._console.print(f"{line}  {_brief(metrics)}", soft_wrap=True, highlight=False)
+            self._bar.update(self._task, completed=step, rate=left, losses=_brief(metrics))
+        elif now - self._said > 10.0 or step == self._steps:
+            self._said = now
+            line = f"{self._title}: {step}/{self._steps}  {left}  {_brief(metrics)}"
+            self._console.print(line, soft_wrap=True, highlight=False)
 
     def start(self) -> None:
         """Begins the live display."""

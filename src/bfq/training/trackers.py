@@ -67,7 +67,9 @@ class TensorBoard:
     """Event files in `tensorboard/` of the run folder."""
 
     def __init__(self, folder: Path, config: Row):
-        self._writer = _needs("tensorboardX", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+        self._writer = _needs(MODULES["tensorboard"], "tensorboard").SummaryWriter(
+            str(folder / "tensorboard")
+        )
 
     def log(self, row: Row) -> None:
         """Writes one scalar a metric and member."""
@@ -83,7 +85,7 @@ class WeightsAndBiases:
     """A W&B run, in whatever mode W&B is set to."""
 
     def __init__(self, folder: Path, config: Row):
-        self._run = _needs("wandb", "wandb").init(project="bfq", dir=str(folder), config=config)
+        self._run = _needs(MODULES["wandb"], "wandb").init(project="bfq", dir=str(folder), config=config)
 
     def log(self, row: Row) -> None:
         """Sends one scalar a metric and member."""
@@ -101,14 +103,16 @@ def _needs(module: str, extra: str) -> Any:
         raise BadInput(f"{module} is not installed: pip install 'bfq-rl[{extra}]'.") from error
 
 
+MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuses a tracker that does not exist, before anything is begun."""
+    """Refuses a tracker that does not exist or is not installed, before anything is begun."""
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
+        _needs(MODULES[name], name)
 
 
 def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
