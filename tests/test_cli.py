@@ -68,7 +68,9 @@ def test_evaluate_scores_saved_members_again(finished, capsys, tmp_path):
     words = ["--episodes", "2", "--candidates", "3", "--selection", "softmax", "--softmax-weight", "5",
              "--temperature", "0.5", "--policy", "online", "--out", str(tmp_path / "s.json")]  # fmt: skip
     assert main(["evaluate", str(finished), *words]) == 0
-    assert "candidates 3" in capsys.readouterr().out.replace("\n", " ")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "softmax of 3 candidates, w = 5" in shown
+    assert "mean ± std" in shown
     stored = json.loads((tmp_path / "s.json").read_text())
     assert stored["protocol"]["softmax_weight"] == 5
     assert stored["protocol"]["policy"] == "online"

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bfq.agents.agent import Agent, check_acting, configure, get_agent, numeric_fields
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.errors import BadInput, unknown
@@ -12,6 +14,9 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.presets import Preset, preset
 
 FORMAT = 1
+# Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
+# long enough elsewhere that calls cost nothing. The result does not depend on it.
+CHUNKS = {True: 20, False: 500}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +57,7 @@ def compose(
     evaluations: int = 8,
     simulator: str | None = None,
     episode_steps: int = 1000,
-    chunk: int = 100,
+    chunk: int | None = None,
     stop_on_divergence: bool = True,
     baselines: Sequence[str] = (),
 ) -> RunConfig:
@@ -85,7 +90,7 @@ def compose(
               **(data or {})},
         evaluation=protocol_from(protocol).describe(),
         evaluations=_at_least(0, "evaluations", evaluations),
-        chunk=_at_least(1, "chunk", chunk),
+        chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
         stop_on_divergence=stop_on_divergence,
         baselines=tuple(get_agent(name).name for name in baselines),
         **place,

@@ -47,16 +47,36 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(found: dict[str, Any]) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    told, scores, members = found["protocol"], found["scores"], found["members"]
-    caption = ", ".join(f"{name} {value}" for name, value in told.items())
-    table = Table(title=f"{found['agent']} on {found['task']}, update {found['steps']}", caption=caption)
-    for column in ("seed", "overrides", "return", "normalised"):
+    from bfq.reporting.statistics import summarise
+    from bfq.reporting.tables import mean_text, number_text
+
+    scores, members = found["scores"], found["members"]
+    title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"
+    table = Table(title=title, caption=_protocol(found["protocol"]), box=box.SIMPLE_HEAD)
+    for column in ("member", "return", "normalised"):
         table.add_column(column, justify="right")
-    for k, member in enumerate(members):
-        overrides = ", ".join(f"{name}={value:g}" for name, value in member["overrides"].items())
-        normalised = f"{scores['normalized'][k]:.1f}" if scores["normalized"] else "–"
-        table.add_row(str(member["seed"]), overrides, f"{scores['return'][k]:.1f}", normalised)
+    normalised = scores["normalized"] or [None] * len(members)
+    for member, value, score in zip(members, scores["return"], normalised, strict=True):
+        overrides = "".join(f", {name}={number:g}" for name, number in member["overrides"].items())
+        shown = "–" if score is None else number_text(score, 1)
+        table.add_row(f"seed {member['seed']}{overrides}", number_text(value, 1), shown)
+    if len(members) > 1:
+        table.add_section()
+        over_all = summarise(scores["normalized"]) if scores["normalized"] else None
+        mean = mean_text(summarise(scores["return"]), "return")
+        table.add_row("mean ± std", mean, mean_text(over_all, "normalized"))
     Console().print(table)
+
+
+def _protocol(told: dict[str, Any]) -> str:
+    """The protocol in words, without what does not apply."""
+    words = [f"{told['episodes']} episodes from seed {told['seed']}", f"{told['checkpoint']} checkpoint"]
+    words += [f"{told['policy']} policy", f"noise × {told['temperature']:g}"]
+    if told["candidates"] > 1:
+        weight = f", w = {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
+        words.append(f"{told['selection']} of {told['candidates']} candidates{weight}")
+    return ", ".join(words)

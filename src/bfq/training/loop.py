@@ -149,7 +149,7 @@ class Loop:
     ):
         self._population, self._rows, self._plan = population, rows, plan
         self._checkpoints, self._health, self._evaluate = folder / "checkpoints", health, evaluate
-        self._trackers, self._say = trackers, say
+        self._trackers, self._say, self._warned = trackers, say, False
         self._start = self._restore()
         extra = self._start.extra
         self._means = Means(extra["means"]) if extra else Means()
@@ -188,7 +188,7 @@ class Loop:
                 number = stop()
                 if number or step == plan.steps or step % plan.checkpoint_every == 0:
                     self._save(step, states)
-                if number and step < plan.steps:
+                if number:
                     raise Stopped(number, step)
             return Outcome(states, self._clock)
         finally:
@@ -202,7 +202,9 @@ class Loop:
         except Diverged as trouble:
             if self._plan.stop_on_divergence:
                 raise
-            self._say(str(trouble))
+            if not self._warned:
+                self._say(f"{trouble} Going on, as asked; nothing more is said of it.")
+            self._warned = True
 
     def _record(
         self, step: int, states: Any, metrics: dict[str, npt.NDArray[Any]], reporter: Reporter
