@@ -139,3 +139,93 @@ def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
     for k, value in enumerate([0.9, 1.0, 10.0]):
         q = critics(jnp.tile(jnp.eye(3)[k], (50, 1)), actions)
         np.testing.assert_allclose(q.mean(), value, rtol=0.06, atol=0.05)
+
+
+def reference_update(state, batch, key, c):
+    """The update written out once more from the paper's equations, with the agent's own keys.
+
+    Nothing of flow/ or values.py is used; Adam's first step is −rate · sign-like m̂/(√v̂ + ε).
+    """
+    critic_key, policy_key = jax.random.split(key)
+    bc_key, action_key, pick_key = jax.random.split(policy_key, 3)
+    noise_key, bnd_key, comp_key, _, _ = jax.random.split(bc_key, 5)
+    n, dim = batch.actions.shape
+
+    def act(net, s, noise):
+        ones = jnp.ones(len(s))
+        return jnp.clip(noise - net(noise, 0 * ones, ones, s), -1, 1)
+
+    many = jnp.repeat(batch.next_observations, c.backup_samples, axis=0)
+    next_actions = act(state.policy_target, many, jax.random.normal(critic_key, (len(many), dim)))
+    q_next = state.critics_target(many, next_actions).reshape(2, n, c.backup_samples).max(-1)
+    q_next = q_next.min(0) if c.aggregation == "min" else q_next.mean(0)
+    y = batch.rewards + c.discount * batch.masks * q_next
+
+    def q_loss(critics):
+        q = critics(batch.observations, batch.actions)
+        return ((q[0] - y) ** 2).mean() + ((q[1] - y) ** 2).mean()
+
+    def first_step(params, gradient):
+        return jax.tree.map(lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient)
+
+    critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params))
+
+    eps = jax.random.normal(noise_key, (n, dim))
+    half = n // 2
+    u, w = jax.random.uniform(bnd_key, (2, half)), jax.random.uniform(comp_key, (3, n - half))
+    s, a = batch.observations, batch.actions
+
+    def pi_loss(net):
+        t = u[0]
+        x = (1 - t)[:, None] * a[:half] + t[:, None] * eps[:half]
+        bnd = ((net(x, jnp.maximum(t - c.max_offset * u[1], 0), t, s[:half]) - (eps - a)[:half]) ** 2).mean()
+        t = w[0]
+        r = w[1] * jnp.maximum(t - c.max_offset, 0)
+        m = r + w[2] * (t - r)
+        x = (1 - t)[:, None] * a[half:] + t[:, None] * eps[half:]
+        frozen = jax.lax.stop_gradient(net)
+        middle = x - (t - m)[:, None] * frozen(x, m, t, s[half:])
+        end = middle - (m - r)[:, None] * frozen(middle, r, m, s[half:])
+        comp = ((x - (t - r)[:, None] * net(x, r, t, s[half:]) - end) ** 2).mean()
+        q = critics(s, act(net, s, jax.random.normal(action_key, (n, dim))))
+        size = jax.lax.stop_gradient(jnp.abs(q).mean(1)) + 1e-6
+        k = jnp.where(jax.random.bernoulli(pick_key), 0, 1)
+        value = q.mean(1)[k] / size[1 - k]
+        return c.boundary_ratio * bnd + (1 - c.boundary_ratio) * comp - c.eta * value
+
+    policy = first_step(state.policy.params, jax.grad(pi_loss)(state.policy.params))
+    return policy, critics, y
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"eta": 2.0, "boundary_ratio": 0.3, "max_offset": 0.1, "backup_samples": 3},
+        {"eta": 0.7, "aggregation": "mean", "architecture": "raw_time", "critic": "plain", "discount": 0.5},
+    ],
+)
+def test_an_update_is_what_the_equations_say(changes):
+    config, state, batch = setup(schedule="constant", learning_rate=1e-2, **changes)
+    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are not copies of the online networks
+    state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
+    batch = batch._replace(masks=(jnp.arange(32) % 4 > 0).astype(jnp.float32))
+    after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
+    policy, critics, _ = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    for found, expected in ((after.policy.params, policy), (after.critics.params, critics)):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
+            assert np.mean(np.abs(a - b) > 1e-4) < 0.01
+
+
+def test_strong_guidance_raises_the_value_of_the_policys_actions():
+    config, state, batch = setup(eta=50.0, learning_rate=1e-3, schedule="constant", policy_target_start=0)
+
+    def value(policy):
+        actions = module.sample(policy, batch.observations, jax.random.key(3), config, 1.0)
+        return float(state.critics.params(batch.observations, actions).mean())
+
+    before, moved = value(state.policy.params), state
+    update = jax.jit(AGENT.update)
+    for k in range(5):
+        moved = update(moved._replace(critics=state.critics), batch, jax.random.key(k), config)[0]
+    assert value(moved.policy.params) > before

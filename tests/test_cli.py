@@ -151,6 +151,15 @@ BAD = {
     "train --set batch_size=1": "batch_size",
     "train --set mixing=split,both": "structure",
     "train --set mixing=halves": "mixing",
+    "train --set eta=1,1": "same value twice",
+    "train --set steps=5 --steps 20": "twice",
+    "train --set width=9 --set architecture=residual": "even width",
+    "train --set policy_target_start=10000000000": "finite",
+    "train --temperature inf": "temperature",
+    "train --candidates 99999999999": "candidates",
+    "train --agent bc --candidates 3": "no critic",
+    "train --episode-steps 3": "episode limit",
+    "train --track wandb": "not installed",
     "train --steps -3": "at least 1",
     "train --steps 0": "at least 1",
     "train --steps many": "--steps",
@@ -236,6 +245,25 @@ def test_damaged_runs_are_refused_in_a_sentence(finished, tmp_path, capsys):
         assert words in told
         assert "Traceback" not in told
         shutil.rmtree(folder)
+
+
+def test_hostile_configurations_are_refused_in_a_sentence(finished, tmp_path, capsys):
+    content = json.loads((finished / "config.json").read_text())
+    for changes in (
+        {"config": []}, {"config": {}}, {"chunk": 0}, {"chunk": "a"}, {"seeds": None}, {"seeds": []},
+        {"seeds": [2**70]}, {"seeds": [-1]}, {"varied": [1]}, {"varied": {"eta": "ab"}},
+        {"data": {"foo": "x"}}, {"evaluation": [1]}, {"evaluation": {"episodes": "x"}}, {"evaluations": -1},
+        {"simulator": 5}, {"reference": [1]}, {"reference": {"low": 1, "high": 1, "source": ""}},
+        {"baselines": [5]}, {"task": 5},
+        {"agent": [1]}, {"agent": 5}, {"format": 2},
+    ):  # fmt: skip
+        (tmp_path / "config.json").write_text(json.dumps({**content, **changes}))
+        out = tmp_path / "run"
+        assert main(["train", "--config", str(tmp_path / "config.json"), "--out", str(out)]) == 2, changes
+        told = capsys.readouterr().err
+        assert told.startswith("bfq: ")
+        assert told.count("\n") == 1
+        assert not out.exists()
 
 
 def test_python_in_a_few_lines(tmp_path):

@@ -149,7 +149,7 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
             return (pytest.fail, ("a pickle was executed",))
 
     np.savez(tmp_path / "pickle.npz", observations=np.array([Bomb()], object), allow_pickle=True)
-    with pytest.raises(BadInput, match="never loads"):
+    with pytest.raises(BadInput, match="never loaded"):
         read_file(tmp_path / "pickle.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 not an archive")
     (tmp_path / "torn.hdf5").write_bytes(b"not hdf5")
@@ -236,3 +236,50 @@ def test_simulators_are_gymnasium_ones_stepped_together():
     assert (rewards == 0).all()
     with pytest.raises(BadInput, match="cannot be made here"):
         Simulators("NoSuch-v1", [0], 10)
+
+
+def test_apply_transforms_every_column():
+    data = bfq.from_arrays(**columns(50, actions=np.full((50, 2), 2.0)), action_low=-4, action_high=4)
+    transforms = fit(data, "standardise", "minus_one")
+    arrays = apply(transforms, data)
+    mean, std = data.observations.mean(0), data.observations.std(0)
+    np.testing.assert_allclose(arrays["observations"], (data.observations - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(arrays["next_observations"], (data.next_observations - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(arrays["actions"], 0.5)
+    np.testing.assert_allclose(arrays["rewards"], data.rewards - 1.0, atol=1e-6)
+    np.testing.assert_array_equal(arrays["masks"], data.masks)
+
+
+def test_masked_arrays_and_words_for_bounds_are_refused():
+    with pytest.raises(BadInput, match="masked"):
+        bfq.from_arrays(**columns(rewards=np.ma.masked_equal(np.arange(10.0), 3)))
+    for low in ("x", 1j, None):
+        with pytest.raises(BadInput, match="action_low"):
+            bfq.from_arrays(**columns(), action_low=low)
+
+
+def test_hdf5_files_cannot_point_elsewhere(tmp_path):
+    given = columns()
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["rewards"] = given["rewards"]
+    for link in (
+        h5py.ExternalLink("secret.h5", "rewards"),
+        h5py.SoftLink("/observations"),
+        h5py.SoftLink("/no"),
+    ):
+        with h5py.File(tmp_path / "log.h5", "w") as file:
+            for name, value in given.items():
+                if name != "rewards":
+                    file[name] = value
+            file["rewards"] = link
+        with pytest.raises(BadInput, match="rewards is a link"):
+            read_file(tmp_path / "log.h5")
+    content = bytearray((tmp_path / "secret.h5").read_bytes())
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        broken = bytearray(content)
+        for at in rng.integers(0, len(broken), 20):
+            broken[at] = rng.integers(256)
+        (tmp_path / "broken.h5").write_bytes(broken)
+        with pytest.raises(BadInput):
+            read_file(tmp_path / "broken.h5")

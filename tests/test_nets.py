@@ -115,3 +115,29 @@ def test_linear_takes_any_leading_axes():
     linear = Linear(KEY, 3, 2)
     x = jax.random.normal(KEY, (4, 5, 3))
     np.testing.assert_allclose(linear(x)[1, 2], linear(x[1, 2]), rtol=1e-5)
+
+
+def test_networks_take_r_and_t_in_their_places():
+    x, s = jax.random.normal(KEY, (5, 2)), jax.random.normal(KEY, (5, 3))
+    r, t = jnp.full(5, 0.2), jnp.full(5, 0.9)
+    a = EmbeddedVelocity(KEY, 3, 2, 16, 2, 100)
+    by_hand = a.trunk(jnp.concatenate([x, a.embed_t(t), a.embed_r(r), s], -1))
+    np.testing.assert_allclose(a(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
+    raw = ARCHITECTURES["raw_time"](KEY, 3, 2, 16, 2, 1)
+    by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))
+    np.testing.assert_allclose(raw(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
+    for net in (a, raw):
+        assert not np.allclose(net(x, r, t, s), net(x, t, r, s))
+        assert not np.allclose(net(x, r, t, s), net(x, 0.5 * r, t, s))
+
+
+def test_residual_block_is_a_tenth_of_the_way():
+    net = ResidualVelocity(KEY, 3, 2, 16, 1, 100)
+    block = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(KEY, p.shape), net.blocks[0])
+    x, code = jax.random.normal(KEY, (5, 16)), jax.random.normal(KEY, (5, 16))
+    shift, scale, gate, shift_m, scale_m, gate_m = jnp.split(block.modulation(jax.nn.silu(code)), 6, -1)
+    norm = lambda v, gain: v / jnp.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * 4.0 * gain  # noqa: E731
+    y = x + gate * block.project(block.value(norm(x, block.gain_attention) * (1 + scale) + shift))
+    hidden = jax.nn.gelu(block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m), approximate=True)
+    expected = x + 0.1 * (y + gate_m * block.contract(hidden) - x)
+    np.testing.assert_allclose(block(x, code), expected, rtol=2e-4, atol=1e-4)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.errors import BadInput
+from bfq.cli.main import build_parser
+from bfq.cli.train import _compose as asked
+from bfq.errors import BadInput, DiskTrouble
 from bfq.experiment import complete, start
-from bfq.settings import compose
+from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
 from bfq.training import trackers
 from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
-from bfq.training.files import DiskTrouble, locked, write_json
+from bfq.training.files import locked, write_json
 from bfq.training.health import Diverged, Health
 from bfq.training.loop import Means, make_plan, stop_signals
 
@@ -257,6 +261,43 @@ def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
     with pytest.raises(Diverged, match="at update"):
         complete(tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_fresh_networks_are_no_divergence_where_rewards_are_tiny():
+    silent = Health(np.zeros(5), np.array([0.99]), ["0"])
+    silent.check({"q": np.full((3, 1), -0.5)}, 0)
+    with pytest.raises(Diverged):
+        silent.check({"q": np.full((3, 1), 11.0)}, 0)
+
+
+def test_a_diverging_member_does_not_stop_a_run_that_keeps_going(tmp_path):
+    rates = {**TINY, "learning_rate": [1e-3, 1e18]}
+    run = tiny_run(values=rates, seeds=[0], stop_on_divergence=False, steps=30)
+    start(run, tmp_path / "run")
+    result = complete(tmp_path / "run", quiet=True)
+    assert np.isfinite(result["scores"]["return"][0])
+
+
+def test_lost_metrics_are_noticed(whole, tmp_path):
+    for content in (b"", (whole / "metrics.jsonl").read_bytes()[:-50]):
+        folder = tmp_path / "run"
+        shutil.copytree(whole, folder)
+        (folder / "result.json").unlink()
+        (folder / "metrics.jsonl").write_bytes(content)
+        with pytest.raises(BadInput, match="shorter"):
+            complete(folder, quiet=True)
+        shutil.rmtree(folder)
+
+
+def test_the_command_describes_the_whole_run(tmp_path):
+    file, limit = str(tmp_path / "a b;$(touch x).npz"), {"episode_steps": 7, "simulator": "Pendulum-v1"}
+    for run in (
+        tiny_run(values={**TINY, "preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
+        compose(file, "bfq", seeds=[3], stop_on_divergence=False, **limit),
+        compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
+    ):
+        words = shlex.split(command(run))
+        assert asked(build_parser("train").parse_args(words[1:])) == run
 
 
 def test_means_survive_a_checkpoint():

@@ -1,6 +1,7 @@
 """The library in a few lines: train, evaluate."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,9 @@ from bfq.evaluation.rollout import check_video, film, population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, new_folder, read_run, start, world_of
 from bfq.settings import compose, reference_of
+from bfq.training.files import make_folder
+
+OWN_DATA = "data.npz"  # a dataset given from Python, inside its run folder
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,15 @@ def train(
     strange = set(settings) - set(inspect.signature(compose).parameters)
     if strange:
         raise unknown("setting", sorted(strange)[0], inspect.signature(compose).parameters)
-    name = f"{task.name}.npz" if isinstance(task, Dataset) else str(task)
+    name = OWN_DATA if isinstance(task, Dataset) else str(task)
     run = compose(name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
     folder = Path(out) if out is not None else new_folder(run)
     if isinstance(task, Dataset):
-        run = replace(run, task=str(folder / name))
-        start(run, folder, task)
-        write_npz(task, folder / name)
+        if (folder / "config.json").exists():
+            raise BadInput(f"{folder} holds a run already: choose another folder.")
+        make_folder(folder)
+        write_npz(task, folder / name)  # before the run begins, so that it can be resumed from its start
+        start(replace(run, task=str((folder / name).absolute())), folder, task)
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))
@@ -80,9 +86,11 @@ def evaluate(
 
     `protocol` may change `episodes`, `seed`, `candidates`, `selection`, `temperature`, `policy`, …
     """
+    run, _ = read_run(Path(folder))
     if video is not None:
         check_video(Path(video))
-    run, _ = read_run(Path(folder))
+        if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
+            raise BadInput(f"the run has no member {member}.")
     world = world_of(run)
     if world is None:
         raise BadInput(f"the run in {folder} has no simulator to be judged in.")

@@ -1,4 +1,4 @@
-"""The one exception a user is meant to see: what is wrong and what to do, in one sentence."""
+"""The exceptions a user is meant to see: what is wrong and what to do, in one sentence."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,6 +6,10 @@ from collections.abc import Iterable
 
 class BadInput(Exception):
     """Something the user gave cannot be used; the command line prints it and exits with code 2."""
+
+
+class DiskTrouble(Exception):
+    """The disk refused a write in the middle of something; what was saved before still stands."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:

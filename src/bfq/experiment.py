@@ -16,14 +16,14 @@ from bfq.data.sources import load_dataset
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import protocol_from
-from bfq.evaluation.rollout import World, population_act, rollout
+from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
 from bfq.provenance import versions
 from bfq.reporting.report import write_report
-from bfq.settings import FORMAT, RunConfig, baseline_of, command, reference_of
+from bfq.settings import FORMAT, RunConfig, baseline_of, checked, command, reference_of
 from bfq.training.files import locked, make_folder, read_json, write_json
 from bfq.training.health import Health
-from bfq.training.loop import Clock, Loop, make_plan, stop_signals
+from bfq.training.loop import Clock, Loop, jsonable, make_plan, stop_signals
 from bfq.training.population import Population, members_of, pack, populate
 from bfq.training.progress import reporting
 from bfq.training.trackers import open_trackers
@@ -65,9 +65,15 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     dataset = dataset if dataset is not None else load_dataset(run.task)
     for note in dataset.notes:
         say(f"note: {note}")
+    world = world_of(run)
+    if world is not None:
+        check_world(world, dataset)
     kept = {"transforms": told_transforms(fit(dataset, **run.data)), "data_sha256": dataset.sha256}
     make_folder(folder)
-    write_json(folder / "config.json", {**dataclasses.asdict(run), **kept})
+    with locked(folder):
+        if (folder / "config.json").exists():
+            raise BadInput(f"another process has just begun a run in {folder}: choose another --out.")
+        write_json(folder / "config.json", {**dataclasses.asdict(run), **kept})
     return dataset
 
 
@@ -80,9 +86,9 @@ def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[s
         raise BadInput(f"{folder / name} is not the configuration of a run.")
     names = {field.name for field in dataclasses.fields(RunConfig)}
     try:
-        run = RunConfig(**{name: value for name, value in content.items() if name in names})
-    except TypeError as error:
-        raise BadInput(f"{folder / name} is incomplete: {error}.") from error
+        run = checked(RunConfig(**{name: value for name, value in content.items() if name in names}))
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise BadInput(f"{folder / name} is incomplete or damaged: {error!r}.") from error
     return run, {name: value for name, value in content.items() if name not in names}
 
 
@@ -146,7 +152,10 @@ def complete(
 def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> dict[str, Any]:
     """Trains the run of a folder from where it stands to its end, and writes its result.json."""
     if (folder / "result.json").exists():
-        return dict(read_json(folder / "result.json"))
+        result = read_json(folder / "result.json")
+        if not isinstance(result, dict):
+            raise BadInput(f"{folder / 'result.json'} is damaged: remove it, and --resume makes it again.")
+        return result
     run, kept = read_run(folder)
     transforms, population = transforms_of(kept), population_of(run)
     clock = _train(run, folder, population, dataset, transforms, trackers, quiet)
@@ -171,7 +180,7 @@ def _train(
         assert world is not None
         act = population_act(population, states, transforms, protocol)
         found = scores(rollout(act, world, protocol, len(population.members)), reference_of(run))
-        return {name: values for name, values in found.items() if values is not None}
+        return {name: jsonable(values) for name, values in found.items() if values is not None}
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
@@ -223,7 +232,11 @@ def _result(
 
 def _last_scores(folder: Path) -> dict[str, Any] | None:
     """The scores of the last checkpoint, from the evaluation that closed the run."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    path = folder / "metrics.jsonl"
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is damaged, so the scores are lost: {error}.") from error
     evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
     if not evaluations:
         return None

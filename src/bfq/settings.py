@@ -1,6 +1,7 @@
 """From a few words of the user to the complete description of a run, which is its config.json."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.presets import Preset, preset
 
 FORMAT = 1
+EVALUATION_FLAGS = {
+    "--eval-episodes": "episodes",
+    "--candidates": "candidates",
+    "--temperature": "temperature",
+}
 # Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
 # long enough elsewhere that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
@@ -56,7 +62,7 @@ def compose(
     evaluation: Mapping[str, Any] | None = None,
     evaluations: int = 8,
     simulator: str | None = None,
-    episode_steps: int = 1000,
+    episode_steps: int | None = None,
     chunk: int | None = None,
     stop_on_divergence: bool = True,
     baselines: Sequence[str] = (),
@@ -66,10 +72,14 @@ def compose(
     `values` are hyperparameters; a list of several numbers makes a member of each.
     """
     method, card = get_agent(agent), TASKS.get(task)
+    if card is None and Path(task).suffix:
+        task = str(Path(task).expanduser().absolute())  # so that the run can be resumed from anywhere
     known = preset(agent, task, card.family if card else "own")
     chosen, varied = _split(method, dict(values or {}))
     base = {"discount": card.discount} if card else {}
     if steps is not None:
+        if "steps" in chosen:
+            raise BadInput("steps are given twice: as steps and among the hyperparameters.")
         chosen["steps"] = steps
     config = configure(method, {**base, **_values(known, "config"), **chosen})
     card_data = {"reward": card.reward_transform} if card else {}
@@ -92,7 +102,7 @@ def compose(
         evaluations=_at_least(0, "evaluations", evaluations),
         chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
         stop_on_divergence=stop_on_divergence,
-        baselines=tuple(get_agent(name).name for name in baselines),
+        baselines=tuple(dict.fromkeys(get_agent(name).name for name in baselines)),
         **place,
     )  # fmt: skip
 
@@ -113,31 +123,60 @@ def baseline_of(run: RunConfig, agent: str) -> RunConfig:
     )
 
 
+def checked(run: RunConfig) -> RunConfig:
+    """The run, once everything in it has been seen to be possible; for what was read from a file."""
+    agent = get_agent(run.agent)
+    configure(agent, run.config)
+    if set(run.config) != set(dataclasses.asdict(agent.config())):
+        raise BadInput(f"the hyperparameters are not those of {agent.name}.")
+    _split(agent, run.varied)
+    for name, least in (("chunk", 1), ("evaluations", 0), ("episode_steps", 1)):
+        _at_least(least, name, getattr(run, name))
+    if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):
+        raise BadInput("task and simulator must be words.")
+    check_acting(agent, protocol_from(run.evaluation).acting)
+    reference = reference_of(run)
+    if reference is not None and not reference.low < reference.high:
+        raise BadInput("the reference returns must differ.")
+    if set(run.data) != {"observations", "reward"}:
+        raise BadInput("the data transforms are named observations and reward.")
+    return dataclasses.replace(
+        run, seeds=_seeds(list(run.seeds)), baselines=tuple(get_agent(name).name for name in run.baselines)
+    )
+
+
 def command(run: RunConfig) -> str:
     """The command line that trains this run again: what differs from its presets, spelled out."""
-    usual = compose(run.task, run.agent, simulator=run.simulator, episode_steps=run.episode_steps)
-    words = ["bfq train", f"--task {run.task}", f"--agent {run.agent}", f"--steps {run.steps}"]
-    words.append(f"--seeds {','.join(map(str, run.seeds))}{',' if len(run.seeds) == 1 else ''}")
-    changed = {
-        k: v for k, v in run.config.items() if v != usual.config[k] and k not in ("steps", *run.varied)
-    }
-    several = {k: ",".join(map(str, v)) for k, v in run.varied.items()}
-    words += [f"--set {name}={value}" for name, value in {**changed, **several}.items()]
-    words += [f"--eval-episodes {run.evaluation['episodes']}", f"--candidates {run.evaluation['candidates']}"]
-    words.append(f"--temperature {run.evaluation['temperature']}")
-    words += [f"--baseline {name}" for name in run.baselines]
-    return " ".join(words)
+    usual = compose(run.task, run.agent)
+    told = ("steps", *run.varied)
+    changed = {k: v for k, v in run.config.items() if k not in told and v != usual.config[k]}
+    values = {**changed, **{name: ",".join(map(str, several)) for name, several in run.varied.items()}}
+    words = ["bfq", "train", "--task", run.task, "--agent", run.agent, "--steps", str(run.steps)]
+    words += ["--seeds", ",".join(map(str, run.seeds)) + ("," if len(run.seeds) == 1 else "")]
+    for name, value in values.items():
+        words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+    for flag, name in EVALUATION_FLAGS.items():
+        words += [flag, str(run.evaluation[name])]
+    words += ["--evaluations", str(run.evaluations)]
+    if run.simulator and run.task not in TASKS:
+        words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]
+    for name in run.baselines:
+        words += ["--baseline", name]
+    return shlex.join([*words, *(() if run.stop_on_divergence else ("--keep-going",))])
 
 
-def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int) -> dict[str, Any]:
+def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int | None) -> dict[str, Any]:
     """Where the policy is judged: the card's simulator, the one named for a file, or nowhere."""
     if card is None:
         if not Path(task).suffix:
             raise unknown("task", task, TASKS)
-        return {"simulator": simulator, "episode_steps": _at_least(1, "episode_steps", episode_steps),
-                "reference": None}  # fmt: skip
-    if simulator is not None and simulator != card.simulator:
-        raise BadInput(f"{card.name} is judged in {card.simulator}: --simulator is for data of your own.")
+        limit = _at_least(1, "episode_steps", 1000 if episode_steps is None else episode_steps)
+        return {"simulator": simulator, "episode_steps": limit, "reference": None}
+    if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
+        raise BadInput(
+            f"{card.name} is judged in {card.simulator} for {card.episode_steps} steps: another simulator or "
+            "episode limit is for data of your own."
+        )
     reference = dataclasses.asdict(card.reference) if card.reference else None
     return {"simulator": card.simulator, "episode_steps": card.episode_steps, "reference": reference}
 
@@ -160,6 +199,10 @@ def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[s
         several = list(value) if isinstance(value, list | tuple) else [value]
         for one in several:
             configure(agent, {name: one})
+        if len(set(several)) < len(several):
+            raise BadInput(
+                f"{name} is given the same value twice: it would only train the same member again."
+            )
         if len(several) == 1:
             single[name] = several[0]
         elif name not in numeric:

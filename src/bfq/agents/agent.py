@@ -68,6 +68,7 @@ def check_acting(agent: Agent, acting: Acting) -> None:
 
 
 C = TypeVar("C")
+LARGEST = 2**31  # counts are 32-bit on the device
 
 
 @dataclass_transform(frozen_default=True)
@@ -113,7 +114,7 @@ def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     least = 1 if kind is int and not name.endswith("_start") else 0
-    if not math.isfinite(value) or value < least:
+    if not math.isfinite(value) or value < least or (kind is int and value >= LARGEST):
         raise BadInput(f"{agent}'s {name} must be finite and at least {least}, not {value}.")
     if kind(value) != value:
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")

@@ -6,6 +6,8 @@ for each update:
     deterministic:  θ ← Adam on ‖tanh μ_θ(s) − a‖²
     flow:           θ ← Adam on ‖v_θ(a_t, t; s) − (ε − a)‖²      conditional flow matching
 act: the mean; or K Euler steps a ← a − v_θ(a, t; s)/K from noise at t = 1 to t = 0
+
+The flow uses BFQ's networks with r = t, so that the two differ in nothing else; the reference has no r.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyp
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
-from bfq.nets.layers import ACTIVATIONS
+from bfq.nets.layers import ACTIVATIONS, torch_uniform, variance_scaling
 from bfq.nets.mlp import MLP
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
@@ -34,7 +36,7 @@ class Config:
     steps: int = 1_000_000  # updates
     batch_size: int = 256  # transitions an update
     kind: str = "gaussian"  # gaussian | deterministic | flow
-    unit_std: bool = False  # gaussian: σ = 1 (FQL family) instead of a learnt σ a dimension
+    unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learnt σ a dimension
     flow_steps: int = 10  # flow: K, Euler steps of acting
     learning_rate: float = 3e-4  # Adam
     schedule: str = "constant"  # constant | cosine
@@ -74,7 +76,9 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     if config.kind == "flow":
         policy = ARCHITECTURES[config.architecture](key, *spec, config.width, config.depth, config.time_scale)
     else:
-        mean = MLP(key, spec.observation_dim, spec.action_dim, config.width, config.depth, config.activation)
+        sizes = (spec.observation_dim, spec.action_dim, config.width, config.depth)
+        start = (variance_scaling(1.0), variance_scaling(0.01)) if config.unit_std else (torch_uniform, None)
+        mean = MLP(key, *sizes, config.activation, initialise=start[0], initialise_output=start[1])
         policy = Gaussian(mean, jnp.zeros(spec.action_dim))
     return State(learning.learner(policy), jnp.zeros((), jnp.int32))
 

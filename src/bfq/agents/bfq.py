@@ -86,6 +86,8 @@ class Config:
         fractions(self, "policy_target_rate")
         if self.batch_size < 2:
             raise BadInput("batch_size must be at least 2, one transition for each of the two losses.")
+        if self.architecture == "residual" and self.width % 2:
+            raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
         one_of("mixing", self.mixing, ("split", "update", "both"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
         one_of("guidance", self.guidance, values.GUIDANCES)

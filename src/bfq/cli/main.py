@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from bfq.errors import BadInput, unknown
+from bfq.errors import BadInput, DiskTrouble, unknown
 
 VERBS = {
     "train": "train and evaluate; with no argument, the embedded default task",
@@ -58,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BadInput as trouble:
         print(f"bfq: {trouble}", file=sys.stderr)
         return 2
+    except DiskTrouble as trouble:
+        print(f"bfq: {trouble}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("bfq: interrupted.", file=sys.stderr)
         return 130

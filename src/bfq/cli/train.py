@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import assignments, seeds, show_json
-from bfq.errors import BadInput
+from bfq.errors import BadInput, DiskTrouble
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Starts or continues a run, and shows what came of it."""
     from bfq.experiment import complete, say
-    from bfq.training.files import DiskTrouble
     from bfq.training.health import Diverged
     from bfq.training.loop import Stopped
     from bfq.training.trackers import check_trackers
@@ -56,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"bfq: {stopped} Continue with: bfq train --resume --out {folder}")
         return stopped.exit_code
     except Diverged as trouble:
-        say(f"bfq: {trouble} The last good checkpoint is kept in {folder}.")
+        kept = any(folder.glob("checkpoints/step-*"))
+        say(f"bfq: {trouble}" + (f" The last good checkpoint is kept in {folder}." if kept else ""))
         return 1
     except DiskTrouble as trouble:
         say(f"bfq: {trouble} Free some space, then: bfq train --resume --out {folder}")

@@ -110,6 +110,9 @@ def from_arrays(
         "observations": observations, "actions": actions, "rewards": rewards, "terminals": terminals,
         "timeouts": timeouts, "next_observations": next_observations,
     }  # fmt: skip
+    for key, value in columns.items():
+        if isinstance(value, np.ma.MaskedArray):
+            raise BadInput(f"{key} are a masked array, whose mask would be lost: fill it first.")
     given = {key: np.asarray(value) for key, value in columns.items() if value is not None}
     width = given["actions"].shape[1] if given["actions"].ndim == 2 else 1
     low, high = _bounds(action_low, action_high, width)
@@ -151,7 +154,10 @@ def _without_unseen_successors(ends: Flags, terminal: Flags) -> tuple[Flags, Fla
 
 
 def _bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[Floats, Floats]:
-    lows, highs = (np.asarray(x, np.float32) for x in (low, high))
+    try:
+        lows, highs = (np.asarray(x).astype(np.float32, casting="same_kind") for x in (low, high))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"action_low and action_high must be numbers: {error}.") from error
     for bound in (lows, highs):
         if bound.ndim > 1 or (bound.ndim == 1 and len(bound) != width):
             raise BadInput(

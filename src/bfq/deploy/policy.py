@@ -56,7 +56,7 @@ class Policy:
         if given.ndim not in (1, 2) or given.shape[-1] != width:
             raise BadInput(f"an observation has {width} numbers, but this has shape {given.shape}.")
         self._calls += 1
-        key = jax.random.fold_in(self._key, self._calls)
+        key = jax.random.fold_in(self._key, 2**30 + self._calls)  # away from the keys of the updates
         actions = self._act(self._transforms.normalise(np.atleast_2d(given)), key)
         world = self._transforms.from_unit(np.asarray(actions)).astype(np.float32)
         return world.reshape(*given.shape[:-1], -1)

@@ -1,5 +1,6 @@
 """Everything that can change a score besides the policy."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ from bfq.agents.agent import Acting
 from bfq.errors import BadInput, unknown
 
 SELECTIONS = ("argmax", "softmax")
+MOST_CANDIDATES = 10_000
 POLICIES = ("ema", "online")
 
 
@@ -23,10 +25,14 @@ class Protocol:
         """Itself, or a sentence saying what cannot be."""
         if self.episodes < 1:
             raise BadInput(f"episodes must be at least 1, not {self.episodes}.")
-        if self.acting.candidates < 1:
-            raise BadInput(f"candidates must be at least 1, not {self.acting.candidates}.")
-        if not self.acting.temperature >= 0:
-            raise BadInput(f"temperature must be 0 or more, not {self.acting.temperature}.")
+        if not 1 <= self.acting.candidates <= MOST_CANDIDATES:
+            raise BadInput(f"candidates must be 1 to {MOST_CANDIDATES}, not {self.acting.candidates}.")
+        for name in ("temperature", "softmax_weight"):
+            value = getattr(self.acting, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise BadInput(f"{name} must be finite and 0 or more, not {value}.")
+        if not 0 <= self.seed < 2**31:
+            raise BadInput(f"seed must be 0 or more, not {self.seed}.")
         if self.acting.selection not in SELECTIONS:
             raise unknown("selection", self.acting.selection, SELECTIONS)
         if self.acting.policy not in POLICIES:

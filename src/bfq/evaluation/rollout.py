@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.agents.agent import Acting
+from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
@@ -26,6 +27,24 @@ class World(NamedTuple):
 
     simulator: str
     episode_steps: int
+
+
+def check_world(world: World, dataset: Dataset) -> None:
+    """Refuses a simulator that does not exist or does not fit the data, before anything is trained for it."""
+    simulators = Simulators(world.simulator, [0], world.episode_steps)
+    seen, acted = simulators.observations.shape[1:], simulators.action_low.shape
+    low, high = simulators.action_low, simulators.action_high
+    simulators.close()
+    if (seen, acted) != ((dataset.observation_dim,), (dataset.action_dim,)):
+        raise BadInput(
+            f"{world.simulator} has observations of shape {seen} and actions of shape {acted}, but the data "
+            f"has {dataset.observation_dim} and {dataset.action_dim} numbers."
+        )
+    if (dataset.action_low < low).any() or (dataset.action_high > high).any():
+        raise BadInput(
+            f"{world.simulator} takes actions from {low.min():g} to {high.max():g}, but the data's range is "
+            f"{dataset.action_low.min():g} to {dataset.action_high.max():g}: give action_low and action_high."
+        )
 
 
 def population_act(population: Population, states: Any, transforms: Transforms, protocol: Protocol) -> Act:
@@ -64,9 +83,10 @@ def rollout(act: Act, world: World, protocol: Protocol, members: int) -> npt.NDA
     simulators = Simulators(world.simulator, seeds, world.episode_steps)
     observations, returns, time = simulators.reset(), np.zeros(len(seeds)), 0
     while simulators.running.any():
-        actions = act(observations.reshape(members, protocol.episodes, -1), time)
-        observations, rewards, _, _ = simulators.step(actions.reshape(len(seeds), -1))
-        returns += rewards
+        actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(len(seeds), -1)
+        broken = ~np.isfinite(actions).all(1)  # a diverged member has no return, and no simulator takes NaN
+        observations, rewards, _, _ = simulators.step(np.nan_to_num(actions, posinf=0.0, neginf=0.0))
+        returns += np.where(broken, np.nan, rewards)
         time += 1
     simulators.close()
     return returns.reshape(members, protocol.episodes)

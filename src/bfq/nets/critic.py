@@ -23,7 +23,8 @@ def _plain(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
 
 def _fql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     """Linear, GELU, LayerNorm with variance-scaled weights, as the FQL family."""
-    return MLP(key, fan_in, 1, width, depth, "gelu", norm="after", initialise=variance_scaling(1.0))
+    xavier = variance_scaling(1.0)
+    return MLP(key, fan_in, 1, width, depth, "gelu", norm="after", initialise=xavier, norm_epsilon=1e-6)
 
 
 KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int], MLP]] = {

@@ -34,13 +34,14 @@ class MLP(eqx.Module):
         first_activation: str = "",
         initialise: Initialiser = torch_uniform,
         initialise_output: Initialiser | None = None,
+        norm_epsilon: float = 1e-5,
     ):
         keys = jax.random.split(key, depth + 1)
         sizes = [fan_in] + [width] * depth
         self.hidden = tuple(
             Linear(k, i, o, initialise) for k, (i, o) in zip(keys[:-1], pairwise(sizes), strict=True)
         )
-        self.norms = () if norm == "none" else tuple(LayerNorm(width) for _ in range(depth))
+        self.norms = () if norm == "none" else tuple(LayerNorm(width, norm_epsilon) for _ in range(depth))
         self.output = Linear(keys[-1], sizes[-1], fan_out, initialise_output or initialise)
         self.activations = (first_activation or activation,) + (activation,) * (depth - 1)
         self.norm = norm

@@ -17,6 +17,8 @@ class Simulators:
     """One simulator a seed. A simulator whose episode is over stands still until the next reset."""
 
     def __init__(self, simulator: str, seeds: Sequence[int], episode_steps: int, render: bool = False):
+        if ":" in simulator or not simulator:  # `module:Id` would make Gymnasium import the module
+            raise BadInput(f"{simulator!r} is not the id of a simulator.")
         mode = {"render_mode": "rgb_array"} if render else {}
         if render:  # pictures go to files, so no screen is needed
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -24,8 +26,11 @@ class Simulators:
             self._envs: list[Any] = [
                 gymnasium.make(simulator, max_episode_steps=episode_steps, **mode) for _ in seeds
             ]
-        except gymnasium.error.Error as error:
+        except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
             raise BadInput(f"the simulator {simulator} cannot be made here: {error}") from error
+        for space in (self._envs[0].observation_space, self._envs[0].action_space):
+            if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+                raise BadInput(f"{simulator} has observations or actions that are not vectors of numbers.")
         self._seeds = list(seeds)
         self.running = np.zeros(len(seeds), bool)
         self.observations = np.zeros((len(seeds), *self._envs[0].observation_space.shape), np.float32)

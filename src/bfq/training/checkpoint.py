@@ -7,6 +7,7 @@ against what the disk does later.
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -19,8 +20,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from bfq.errors import BadInput
-from bfq.training.files import DiskTrouble, read_json, write_bytes, write_json
+from bfq.errors import BadInput, DiskTrouble
+from bfq.training.files import read_json, write_bytes, write_json
 
 Say = Callable[[str], None]
 
@@ -36,6 +37,11 @@ class Checkpoint(NamedTuple):
 def _named(tree: Any) -> dict[str, Any]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def _fingerprint(content: bytes, step: int, extra: dict[str, Any]) -> str:
+    """A hash of the state and of what goes with it."""
+    return hashlib.sha256(content + json.dumps([step, extra], sort_keys=True).encode()).hexdigest()
 
 
 def folders(checkpoints: Path) -> list[Path]:
@@ -57,7 +63,7 @@ def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, 
         write_bytes(part / "state.safetensors", content)
         write_json(
             part / "note.json",
-            {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "extra": extra},
+            {"step": step, "sha256": _fingerprint(content, step, extra), "extra": extra},
         )
         os.rename(part, final)
     except (OSError, DiskTrouble) as error:
@@ -79,8 +85,8 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
         step, sha256, extra = int(note["step"]), note["sha256"], dict(note["extra"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the checkpoint {folder} is incomplete: {error!r}.") from error
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise BadInput(f"the checkpoint {folder} is damaged: its state does not match its hash.")
+    if _fingerprint(content, step, extra) != sha256 or folder.name != f"step-{step:09d}":
+        raise BadInput(f"the checkpoint {folder} is damaged: its content does not match its hash.")
     try:
         arrays = load(content)
     except SafetensorError as error:
@@ -107,5 +113,5 @@ def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | No
         except BadInput as error:
             say(f"{error} Trying the one before.")
     if candidates:
-        raise BadInput(f"no checkpoint in {checkpoints} can be used.")
+        raise BadInput(f"no checkpoint in {checkpoints} can be used: remove that folder to begin anew.")
     return None

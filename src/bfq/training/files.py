@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bfq.errors import BadInput
-
-
-class DiskTrouble(Exception):
-    """The disk refused a write in the middle of a run; what was saved before still stands."""
+from bfq.errors import BadInput, DiskTrouble
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -41,7 +37,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not readable JSON: {error}.") from error
 
 
@@ -52,18 +48,22 @@ def make_folder(path: Path) -> None:
         probe = path / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise BadInput(f"cannot write to the folder {path}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot write to the folder {path}: {getattr(error, 'strerror', error)}.") from error
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Holds a run folder for one process; the lock goes with the process, however it ends."""
-    with (folder / ".lock").open("w") as file:
+    try:
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise BadInput(f"cannot write to the folder {folder}: {error.strerror or error}.") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BadInput(
-                f"another process is training in {folder}: wait for it or choose --out."
+                f"another process is training in {folder}: wait for it or choose another --out."
             ) from error
         yield

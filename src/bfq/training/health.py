@@ -17,14 +17,17 @@ class Health:
     """Watches the metrics of every update of every member.
 
     No return can leave [r_min, r_max] / (1 − γ), 0 included for episodes that end. A mean Q further outside
-    than the width of that interval has lost touch with the rewards.
+    than the width of that interval, and than 10, which fresh networks do not reach, has lost touch with the
+    rewards.
     """
 
     def __init__(self, rewards: Floats, discounts: Floats, members: list[str]):
         horizon = 1.0 / np.maximum(1.0 - discounts, 1e-6)
         low = min(float(rewards.min()), 0.0) * horizon
         high = max(float(rewards.max()), 0.0) * horizon
-        self._low, self._high = low - (high - low), high + (high - low)
+        self._bounds = np.stack([low, high])
+        slack = np.maximum(high - low, 10.0)
+        self._low, self._high = low - slack, high + slack
         self._members = members
 
     def check(self, chunk: Chunk, start: int) -> None:
@@ -46,9 +49,7 @@ class Health:
         outside = (q < self._low) | (q > self._high)
         if outside.any():
             step, member = np.argwhere(outside)[0]
-            low, high = self._low[member], self._high[member]
-            width = (high - low) / 3.0  # the interval was widened by its own width on either side
-            bound = high - width if q[step, member] > high else low + width
+            bound = self._bounds[int(q[step, member] > self._high[member]), member]
             raise Diverged(
                 f"the mean Q reached {q[step, member]:.4g} at update {start + step + 1} of member "
                 f"{self._members[member]}, while the rewards allow no value beyond {bound:.4g}: the critics "

@@ -81,7 +81,8 @@ class Means:
 
     def __init__(self, held: dict[str, Any] | None = None):
         self._count = int(held["count"]) if held else 0
-        self._sums = {k: np.asarray(v, np.float64) for k, v in held["sums"].items()} if held else {}
+        sums = held["sums"] if held else {}
+        self._sums = {name: np.asarray(total, np.float64) for name, total in sums.items()}  # null becomes NaN
 
     def add(self, chunk: dict[str, npt.NDArray[Any]]) -> None:
         """Takes the metrics of some more updates."""
@@ -97,7 +98,7 @@ class Means:
 
     def held(self) -> dict[str, Any]:
         """What a checkpoint must keep of the unfinished row."""
-        return {"count": self._count, "sums": {name: total.tolist() for name, total in self._sums.items()}}
+        return {"count": self._count, "sums": {name: jsonable(total) for name, total in self._sums.items()}}
 
 
 def jsonable(values: npt.NDArray[Any]) -> list[float | None]:

@@ -1,5 +1,6 @@
 """Where numbers go: JSON lines always; TensorBoard and W&B when asked for, never by default."""
 
+import errno
 import importlib
 import json
 import os
@@ -7,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from bfq.errors import BadInput, unknown
-from bfq.training.files import DiskTrouble
+from bfq.errors import BadInput, DiskTrouble, unknown
 
 Row = dict[str, Any]
 
@@ -30,21 +30,25 @@ class JsonLines:
 
     def __init__(self, path: Path, size: int = 0):
         """Opens the file, cut to the `size` in bytes that a checkpoint remembers."""
-        self._file = path.open("ab")
-        os.truncate(path, min(size, path.stat().st_size))
-        self._file.seek(0, os.SEEK_END)
+        try:
+            if size and (not path.exists() or path.stat().st_size < size):
+                raise BadInput(f"{path} is shorter than the last checkpoint remembers: it was damaged.")
+            self._file = path.open("ab", buffering=0)  # nothing is held back, so closing cannot fail
+            os.truncate(path, size)
+        except OSError as error:
+            raise BadInput(f"cannot write {path}: {error.strerror or error}.") from error
 
     @property
     def size(self) -> int:
-        """Bytes on disk, flushed."""
-        self._file.flush()
-        return self._file.tell()
+        """Bytes on disk."""
+        return os.fstat(self._file.fileno()).st_size
 
     def log(self, row: Row) -> None:
         """Appends a line."""
+        line = (json.dumps(row, allow_nan=False) + "\n").encode()
         try:
-            self._file.write((json.dumps(row, allow_nan=False) + "\n").encode())
-            self._file.flush()
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise DiskTrouble(f"cannot write {self._file.name}: {error.strerror or error}.") from error
 

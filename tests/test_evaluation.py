@@ -1,0 +1,109 @@
+"""What a policy sees and does in the simulator, and what is made of it."""
+
+import numpy as np
+import pytest
+
+import bfq
+from bfq.agents import Acting
+from bfq.data.catalog import Reference
+from bfq.data.transforms import fit
+from bfq.errors import BadInput
+from bfq.evaluation import rollout as module
+from bfq.evaluation.protocol import Protocol, protocol_from
+from bfq.evaluation.rollout import World, check_world, population_act, rollout
+from bfq.evaluation.scores import scores
+
+
+class FakePopulation:
+    """Members whose action is a known function of what they see."""
+
+    keys, configs, members = np.zeros((2, 0)), np.zeros(2), (0, 1)
+
+    class agent:  # noqa: N801 - stands where an Agent stands
+        @staticmethod
+        def act(*_):
+            raise AssertionError("replaced below")
+
+
+def test_policies_see_normalised_observations_and_act_in_the_worlds_units(monkeypatch):
+    data = bfq.from_arrays(
+        observations=np.random.default_rng(0).normal(5.0, 2.0, (100, 3)),
+        actions=np.zeros((100, 1)), rewards=np.zeros(100), timeouts=np.arange(100) == 99,
+        action_low=-2.0, action_high=6.0,
+    )  # fmt: skip
+    transforms = fit(data)
+    seen = []
+
+    def policy(states, observations, keys, configs, time):
+        seen.append(np.asarray(observations))
+        return np.full((2, 4, 1), 0.5, np.float32)
+
+    monkeypatch.setattr(module, "_compiled_act", lambda act, acting: policy)
+    act = population_act(FakePopulation, None, transforms, Protocol())
+    observations = np.random.default_rng(1).normal(size=(2, 4, 3)).astype(np.float32)
+    np.testing.assert_allclose(act(observations, 0), 4.0)  # −2 + ¾ · 8
+    expected = (observations - transforms.observation_mean) / transforms.observation_std
+    np.testing.assert_allclose(seen[0], expected, rtol=1e-5)
+
+
+def test_rollout_sums_untransformed_rewards_and_starts_alike():
+    world, protocol = World("Pendulum-v1", 5), Protocol(episodes=3, seed=7)
+    starts = []
+
+    def act(observations, time):
+        if time == 0:
+            starts.append(observations.copy())
+        return np.zeros((2, 3, 1), np.float32)
+
+    returns = rollout(act, world, protocol, members=2)
+    np.testing.assert_array_equal(starts[0][0], starts[0][1])
+    np.testing.assert_array_equal(returns[0], returns[1])
+    assert len(np.unique(returns[0])) == 3
+    import gymnasium
+
+    single = gymnasium.make("Pendulum-v1")
+    single.reset(seed=8)
+    expected = sum(np.float32(single.step(np.zeros(1, np.float32))[1]) for _ in range(5))
+    np.testing.assert_allclose(returns[0, 1], expected, rtol=1e-6)
+
+
+def test_scores_are_normalised_only_with_a_reference():
+    returns = np.array([[-280.178953, -280.178953], [12135.0, 12135.0]])
+    reference = Reference(-280.178953, 12135.0, "D4RL halfcheetah")
+    np.testing.assert_allclose(scores(returns, reference)["normalized"], [0.0, 100.0], atol=1e-9)
+    assert scores(returns, None)["normalized"] is None
+
+
+def test_protocols_round_trip_and_refuse_what_cannot_be():
+    protocol = Protocol(5, 3, Acting(4, "softmax", 2.0, 0.5, "online"))
+    assert protocol_from(protocol.describe()) == protocol
+    for values in (
+        {"episodes": 0}, {"candidates": 0}, {"candidates": 10**9}, {"temperature": float("inf")},
+        {"softmax_weight": float("nan")}, {"seed": -1}, {"selection": "best"}, {"policy": "target"}, {"n": 1},
+    ):  # fmt: skip
+        with pytest.raises(BadInput):
+            protocol_from(values)
+
+
+def test_a_simulator_that_does_not_fit_is_refused_before_training():
+    data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8)
+    check_world(World("Pendulum-v1", 10), data)
+    for simulator, words in [
+        ("MountainCarContinuous-v0", "shape"),
+        ("CartPole-v1", "not vectors"),
+        ("Nope-v0", "cannot be made"),
+        ("this:Env-v0", "not the id"),
+        ("", "not the id"),
+    ]:
+        with pytest.raises(BadInput, match=words):
+            check_world(World(simulator, 10), data)
+    wide = bfq.from_arrays(
+        np.zeros((9, 3)),
+        np.zeros((9, 1)),
+        np.zeros(9),
+        timeouts=np.arange(9) == 8,
+        action_low=-9,
+        action_high=9,
+    )
+    with pytest.raises(BadInput, match="takes actions from -2 to 2"):
+        check_world(World("Pendulum-v1", 10), wide)
