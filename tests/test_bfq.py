@@ -217,6 +217,21 @@ def test_an_update_is_what_the_equations_say(changes):
             assert np.mean(np.abs(a - b) > 1e-4) < 0.01
 
 
+def test_the_bound_penalty_pulls_proposals_inside():
+    config, state, batch = setup(eta=0.0)
+    loud = jax.tree.map(lambda p: 5.0 * p, state.policy.params)
+
+    def loss(weight):
+        changed = configure(AGENT, {**SMALL, "eta": 0.0, "bound_penalty": weight})
+        return module.policy_loss(loud, state.critics.params, batch, jax.random.key(2), changed)[0]
+
+    action_key = jax.random.split(jax.random.key(2), 3)[1]
+    proposed = module.propose(loud, batch.observations, action_key, config, 1.0)
+    expected = jnp.maximum(proposed - 1, 0).mean() + jnp.maximum(-1 - proposed, 0).mean()
+    assert expected > 0.1
+    np.testing.assert_allclose(loss(2.0) - loss(0.0), 2.0 * expected, rtol=1e-3)
+
+
 def test_strong_guidance_raises_the_value_of_the_policys_actions():
     config, state, batch = setup(eta=50.0, learning_rate=1e-3, schedule="constant", policy_target_start=0)
 

@@ -39,6 +39,13 @@ def test_max_q_backup_takes_the_best_of_each_state_for_each_critic():
     np.testing.assert_allclose(values[1], states[:, 0] - actions.min(1), rtol=1e-5)
 
 
+def test_best_of_n_backup_takes_what_the_critics_mean_prefers():
+    critics = lambda s, a: jnp.stack([a[:, 0], 3.0 - 2.0 * a[:, 0]])  # noqa: E731
+    sample = lambda s, key: jnp.array([[0.0], [1.0], [2.0]])  # noqa: E731
+    values = backup_values(critics, sample, jnp.zeros((1, 1)), KEY, samples=3, best="together")
+    np.testing.assert_allclose(values, [[0.0], [3.0]])  # the means are 1.5, 1, 0.5
+
+
 def test_critic_loss_sums_over_critics_and_averages_over_the_batch():
     values, target = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([0.0, 0.0])
     assert critic_loss(values, target) == (1 + 4) / 2 + (9 + 16) / 2

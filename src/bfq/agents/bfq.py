@@ -58,11 +58,14 @@ class Config:
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
+    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks (MeanFlowQL)
 
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
-    schedule: str = "cosine"  # cosine to 0 over `steps` | constant
+    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
     clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+    bound_penalty: float = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
 
     # Targets
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -91,6 +94,7 @@ class Config:
         one_of("mixing", self.mixing, ("split", "update", "both"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
         one_of("guidance", self.guidance, values.GUIDANCES)
+        one_of("backup_best", self.backup_best, values.BACKUPS)
         one_of("aggregation", self.aggregation, values.AGGREGATIONS)
         one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("architecture", self.architecture, ARCHITECTURES)
@@ -117,6 +121,18 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
 
 
+def propose(
+    policy: VelocityNet,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    temperature: float,
+) -> Float[Array, "b a"]:
+    """π_θ(ε, 0, 1; s), ε ~ temperature · N(0, I): one network call, not yet clipped."""
+    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
+    return one_step(policy, noise, observations, config.preconditioned)
+
+
 def sample(
     policy: VelocityNet,
     observations: Float[Array, "b s"],
@@ -124,9 +140,8 @@ def sample(
     config: Config,
     temperature: float,
 ) -> Float[Array, "b a"]:
-    """A = clip(π_θ(ε, 0, 1; s)), ε ~ temperature · N(0, I)."""
-    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
-    return one_step(policy, noise, observations, config.preconditioned)
+    """a = clip(π_θ(ε, 0, 1; s), −1, 1)."""
+    return jnp.clip(propose(policy, observations, key, config, temperature), -1.0, 1.0)
 
 
 def critic_loss(
@@ -139,6 +154,7 @@ def critic_loss(
         batch.next_observations,
         key,
         config.backup_samples,
+        config.backup_best,
     )
     target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, config.aggregation)
     q = critics(batch.observations, batch.actions)
@@ -161,10 +177,15 @@ def policy_loss(
         times,
         config.preconditioned,
     )
-    actions = sample(policy, batch.observations, action_key, config, temperature=1.0)
-    q = critics(batch.observations, actions)
+    proposed = propose(policy, batch.observations, action_key, config, temperature=1.0)
+    q = critics(batch.observations, jnp.clip(proposed, -1.0, 1.0))
     value = values.guidance(q, critic_key, config.guidance)
-    return bc_loss - config.eta * value, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
+    beyond = jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
+    return bc_loss - config.eta * value + config.bound_penalty * beyond, {
+        "bc_loss": bc_loss,
+        **parts,
+        "q_policy": q.mean(),
+    }
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
@@ -172,7 +193,10 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     critic_key, policy_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
-        state.critics, lambda phi: critic_loss(phi, state, batch, critic_key, config), rate
+        state.critics,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        rate,
+        config.critic_clip_norm,
     )
     policy, pi_loss, pi_metrics = descend(
         state.policy,

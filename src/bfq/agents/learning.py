@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 T = TypeVar("T")
 Number = float | Float[Array, ""]
 Step = Int[Array, ""]
-SCHEDULES = ("cosine", "constant")
+SCHEDULES = ("cosine", "constant", "warmup_cosine")
 
 _adam = optax.scale_by_adam()
 
@@ -30,10 +30,19 @@ def learner(params: Any) -> Learner:
 
 
 def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[Array, ""]:
-    """The rate of update `step` (from 0): constant, or base · ½(1 + cos(π step / steps)), 0 at the end."""
+    """The rate of update `step` (from 0).
+
+    - "constant": base;
+    - "cosine": base · ½(1 + cos(π step / steps)), 0 at the end;
+    - "warmup_cosine": linear from 0 over the first 5 %, then a cosine down to 10 % of base (MeanFlowQL).
+    """
     if schedule == "constant":
         return jnp.asarray(base, jnp.float32)
-    return base * 0.5 * (1.0 + jnp.cos(jnp.pi * step.astype(jnp.float32) / steps))
+    progress = step.astype(jnp.float32) / steps
+    if schedule == "cosine":
+        return base * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
+    falling = 0.1 + 0.45 * (1.0 + jnp.cos(jnp.pi * (progress - 0.05) / 0.95))
+    return base * jnp.where(progress < 0.05, progress / 0.05, falling)
 
 
 def descend(

@@ -11,6 +11,7 @@ from bfq.agents.agent import Acting
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
 GUIDANCES = ("random", "mean")
+BACKUPS = ("each", "together")
 
 
 def aggregate(values: Float[Array, "q *b"], how: str) -> Float[Array, "*b"]:
@@ -25,7 +26,7 @@ def td_target(
     discount: Number,
     how: str,
 ) -> Float[Array, " b"]:
-    """Y = r + γ · mask · Q′(s′, a′)."""
+    """y = r + γ · mask · Q′(s′, a′)."""
     return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
 
 
@@ -35,11 +36,20 @@ def backup_values(
     next_observations: Float[Array, "b s"],
     key: PRNGKeyArray,
     samples: int = 1,
+    best: str = "each",
 ) -> Float[Array, "q b"]:
-    """Q_i′(s′, a′); with samples > 1 the max-Q backup: the best of several a′, for each critic on its own."""
+    """Q_i′(s′, a′), with samples > 1 the best of several a′.
+
+    "each" takes the maximum for each critic on its own (max-Q backup); "together" takes the values of the a′
+    that the critics' mean prefers (MeanFlowQL's best-of-N target).
+    """
     repeated = jnp.repeat(next_observations, samples, axis=0)
     values = critics(repeated, sample(repeated, key))
-    return values.reshape(values.shape[0], -1, samples).max(-1)
+    values = values.reshape(values.shape[0], -1, samples)
+    if best == "each":
+        return values.max(-1)
+    preferred = values.mean(0).argmax(-1)[None, :, None]
+    return jnp.take_along_axis(values, preferred, axis=-1)[..., 0]
 
 
 def critic_loss(values: Float[Array, "q b"], target: Float[Array, " b"]) -> Float[Array, ""]:

@@ -55,9 +55,8 @@ def one_step(
     observation: Float[Array, "*b s"],
     preconditioned: bool = True,
 ) -> Float[Array, "*b a"]:
-    """A = clip(π_θ(ε, 0, 1; s), −1, 1): one network call from noise to action."""
-    action = flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
-    return jnp.clip(action, -1.0, 1.0)
+    """π_θ(ε, 0, 1; s): one network call from noise to action, not clipped."""
+    return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
 
 
 def boundary_loss(

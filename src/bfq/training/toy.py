@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.data.checkerboard import checkerboard
-from bfq.flow.maps import TimeRule, bootstrap_loss, boundary_loss, flow_map
+from bfq.flow.maps import TimeRule, bootstrap_loss, boundary_loss, one_step
 from bfq.flow.solvers import euler
 from bfq.nets.velocity import RawTimeVelocity, Velocity
 
@@ -129,7 +129,7 @@ def sample_fm(velocity: Velocity, noise: Float[Array, "n 2"], steps: int) -> Flo
 
 def sample_bfq(velocity: Velocity, noise: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
     """π_θ(ε, 0, 1), not clipped: the board is wider than [−1, 1]."""
-    return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), unconditional(noise))
+    return one_step(velocity, noise, unconditional(noise))
 
 
 @partial(jax.jit, static_argnums=3)
