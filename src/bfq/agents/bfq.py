@@ -181,11 +181,8 @@ def policy_loss(
     q = critics(batch.observations, jnp.clip(proposed, -1.0, 1.0))
     value = values.guidance(q, critic_key, config.guidance)
     beyond = jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
-    return bc_loss - config.eta * value + config.bound_penalty * beyond, {
-        "bc_loss": bc_loss,
-        **parts,
-        "q_policy": q.mean(),
-    }
+    loss = bc_loss - config.eta * value + config.bound_penalty * beyond
+    return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
