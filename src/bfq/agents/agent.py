@@ -75,8 +75,10 @@ LARGEST = 2**31  # counts are 32-bit on the device
 def hyperparameters(cls: type[C]) -> type[C]:
     """Makes a dataclass a frozen configuration whose float fields are pytree leaves and the rest static."""
     data_class = dataclasses.dataclass(frozen=True)(cls)
-    numeric = [f.name for f in dataclasses.fields(data_class) if f.type is float]  # type: ignore[arg-type]
-    static = [f.name for f in dataclasses.fields(data_class) if f.name not in numeric]  # type: ignore[arg-type]
+    # mypy does not see that the class above is a dataclass.
+    fields = dataclasses.fields(data_class)  # type: ignore[arg-type]
+    numeric = [f.name for f in fields if f.type is float]
+    static = [f.name for f in fields if f.type is not float]
     return jax.tree_util.register_dataclass(data_class, data_fields=numeric, meta_fields=static)
 
 

@@ -55,6 +55,7 @@ def _make(simulator: str, **options: Any) -> Any:
         return gymnasium.make(simulator, disable_env_checker=True, **options)
 
 
+# Gymnasium is not read by mypy, so its classes are Any to it.
 class DirectionalAnt(gymnasium.Wrapper):  # type: ignore[misc]
     """The maze Ant told to move in a direction z: reward = 10 · Δxy · z.
 

@@ -60,6 +60,7 @@ def save(path: Path, weights: Weights) -> None:
     """Writes the arrays in half precision: a tenth of a per cent of a weight is below what actions show."""
     half = {name: array.astype(np.float16) for name, array in weights.arrays.items()}
     with path.open("wb") as file:
+        # NumPy types the keywords of savez as its own options.
         np.savez_compressed(file, meta=np.array(json.dumps(weights.meta)), **half)  # type: ignore[arg-type]
 
 
