@@ -16,3 +16,7 @@ CHECKED = [
     "bfq.data.checkerboard",
 ]
 install_import_hook(CHECKED, "beartype.beartype")
+
+from bfq.simulation.worlds import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
+
+choose_graphics()  # MuJoCo looks once, when it is first imported, and some tests import it themselves

@@ -20,8 +20,8 @@ from bfq.behaviour.diary import Diary, Member
 from bfq.behaviour.robots import ROBOTS, get_robot, make_robot
 from bfq.behaviour.select import Pack, join, medium, replay
 from bfq.behaviour.train import Settings, arguments, evaluate, recipe, train
-from bfq.behaviour.weights import Weights, load, save
 from bfq.behaviour.workers import Workers, episode_returns
+from bfq.data.making.weights import Weights, load, save
 from bfq.errors import BadInput
 
 SHIPPED = sorted(Path(str(files("bfq.data") / "policies")).glob("*.npz"))

@@ -74,7 +74,6 @@ DEFECTS = {
     "NaN": ({"observations": np.where(np.arange(30).reshape(10, 3) == 12, np.nan, 0.0)}, "row 4"),
     "infinite reward": ({"rewards": np.where(np.arange(10) == 7, np.inf, 0.0)}, "row 7"),
     "overflow of float32": ({"rewards": np.full(10, 1e300)}, "infinite"),
-    "action beyond its range": ({"actions": np.where(np.arange(20).reshape(10, 2) == 6, 3.0, 0.0)}, "row 3"),
     "words": ({"rewards": np.array(["a"] * 10)}, "not numbers"),
     "objects": ({"rewards": np.array([None] * 10)}, "not numbers"),
     "complex": ({"rewards": np.ones(10) * 1j}, "not numbers"),
@@ -106,7 +105,7 @@ def test_defects_are_named(defect, tmp_path):
 def test_what_deserves_a_word_is_noted():
     given = columns(observations=np.c_[np.zeros(10), np.arange(10.0), np.ones(10)], rewards=np.ones(10))
     notes = " ".join(bfq.from_arrays(**given).notes)
-    assert "Constant observations columns, which carry no information: 0, 2." in notes
+    assert "Constant observations columns (0, 2), which carry no information" in notes
     assert "All rewards are 1" in notes
 
 
@@ -148,13 +147,12 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
         def __reduce__(self):
             return (pytest.fail, ("a pickle was executed",))
 
-    np.savez(tmp_path / "pickle.npz", observations=np.array([Bomb()], object), allow_pickle=True)
+    np.savez(tmp_path / "pickle.npz", **columns(observations=np.array([Bomb()], object)), allow_pickle=True)
     with pytest.raises(BadInput, match="never loaded"):
         read_file(tmp_path / "pickle.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 not an archive")
     (tmp_path / "torn.hdf5").write_bytes(b"not hdf5")
-    (tmp_path / "empty.npz").write_bytes(b"")
-    for name in ("torn.npz", "torn.hdf5", "empty.npz"):
+    for name in ("torn.npz", "torn.hdf5"):
         with pytest.raises(BadInput, match="not a readable"):
             read_file(tmp_path / name)
     with pytest.raises(BadInput, match="no file"):
@@ -162,8 +160,8 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
     (tmp_path / "log.txt").write_text("x")
     with pytest.raises(BadInput, match="ends in .txt"):
         read_file(tmp_path / "log.txt")
-    np.savez(tmp_path / "other.npz", obs=np.zeros(3))
-    with pytest.raises(BadInput, match="has no observations: it holds obs"):
+    np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
+    with pytest.raises(BadInput, match="has no observations: it holds pixels"):
         read_file(tmp_path / "other.npz")
     with pytest.raises(BadInput, match="did you mean 'pendulum-mixed'"):
         load_dataset("pendulum-mix")
@@ -272,7 +270,7 @@ def test_hdf5_files_cannot_point_elsewhere(tmp_path):
                 if name != "rewards":
                     file[name] = value
             file["rewards"] = link
-        with pytest.raises(BadInput, match="rewards is a link"):
+        with pytest.raises(BadInput, match="has no rewards"):
             read_file(tmp_path / "log.h5")
     content = bytearray((tmp_path / "secret.h5").read_bytes())
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from bfq.data.transforms import fit
 from bfq.errors import BadInput
 from bfq.evaluation import rollout as module
 from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.evaluation.rollout import World, check_world, population_act, rollout
+from bfq.evaluation.rollout import Episodes, World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
 
 
@@ -55,7 +55,8 @@ def test_rollout_sums_untransformed_rewards_and_starts_alike():
             starts.append(observations.copy())
         return np.zeros((2, 3, 1), np.float32)
 
-    returns = rollout(act, world, protocol, members=2)
+    returns, success = rollout(act, world, protocol, members=2)
+    assert np.isnan(success).all()  # a pendulum does not tell
     np.testing.assert_array_equal(starts[0][0], starts[0][1])
     np.testing.assert_array_equal(returns[0], returns[1])
     assert len(np.unique(returns[0])) == 3
@@ -70,8 +71,18 @@ def test_rollout_sums_untransformed_rewards_and_starts_alike():
 def test_scores_are_normalised_only_with_a_reference():
     returns = np.array([[-280.178953, -280.178953], [12135.0, 12135.0]])
     reference = Reference(-280.178953, 12135.0, "D4RL halfcheetah")
-    np.testing.assert_allclose(scores(returns, reference)["normalized"], [0.0, 100.0], atol=1e-9)
-    assert scores(returns, None)["normalized"] is None
+    episodes = Episodes(returns, np.full((2, 2), np.nan))
+    np.testing.assert_allclose(scores(episodes, reference)["normalized"], [0.0, 100.0], atol=1e-9)
+    assert scores(episodes, None)["normalized"] is None
+    assert "success" not in scores(episodes, None)
+
+
+def test_success_is_scored_in_per_cent_of_the_episodes():
+    episodes = Episodes(np.array([[-200.0, -3.0], [-200.0, np.nan]]), np.array([[0.0, 1.0], [1.0, 1.0]]))
+    found = scores(episodes, Reference(0.0, 1.0, "success"), "success")
+    assert found["success"][0] == 0.5
+    assert found["normalized"][0] == 50.0
+    assert np.isnan(found["normalized"][1])  # a member that diverged
 
 
 def test_protocols_round_trip_and_refuse_what_cannot_be():

@@ -19,11 +19,11 @@ from bfq.cli.main import build_parser
 from bfq.cli.train import _compose as asked
 from bfq.errors import BadInput, DiskTrouble
 from bfq.experiment import complete, start
+from bfq.files import locked, write_json
 from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
 from bfq.training import trackers
 from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
-from bfq.training.files import locked, write_json
 from bfq.training.health import Diverged, Health
 from bfq.training.loop import Means, make_plan, stop_signals
 

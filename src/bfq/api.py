@@ -13,12 +13,13 @@ from bfq.data.dataset import Dataset
 from bfq.data.tables import write_npz
 from bfq.deploy.policy import Policy, load_policy, load_trained
 from bfq.errors import BadInput, unknown
+from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
-from bfq.evaluation.rollout import check_video, film, population_act, rollout
+from bfq.evaluation.rollout import population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, new_folder, read_run, start, world_of
+from bfq.files import make_folder
 from bfq.settings import compose, reference_of
-from bfq.training.files import make_folder
 
 OWN_DATA = "data.npz"  # a dataset given from Python, inside its run folder
 
@@ -102,7 +103,7 @@ def evaluate(
     count = len(trained.population.members)
     if video is not None:
         film(act, world, chosen, count, member, Path(video))
-    found: Scores = scores(rollout(act, world, chosen, count), reference_of(run))
+    found: Scores = scores(rollout(act, world, chosen, count), reference_of(run), run.metric)
     members = [{"seed": m.seed, "overrides": m.overrides} for m in trained.population.members]
     return {
         "task": run.task,

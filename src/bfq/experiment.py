@@ -13,19 +13,22 @@ import numpy as np
 from bfq.agents.agent import configure, get_agent
 from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
+from bfq.data.summary import forget
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
 from bfq.errors import BadInput
+from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
+from bfq.files import locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reporting.report import write_report
 from bfq.settings import FORMAT, RunConfig, baseline_of, checked, command, reference_of
-from bfq.training.files import locked, make_folder, read_json, write_json
+from bfq.training.feeding import feed
 from bfq.training.health import Health
-from bfq.training.loop import Clock, Loop, jsonable, make_plan, stop_signals
-from bfq.training.population import Population, members_of, pack, populate
-from bfq.training.progress import reporting
+from bfq.training.loop import Clock, Loop, Outcome, jsonable, make_plan, stop_signals
+from bfq.training.population import Population, members_of, populate
+from bfq.training.progress import data_bar, reporting
 from bfq.training.trackers import open_trackers
 
 Say = Callable[[str], None]
@@ -62,7 +65,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     """
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
-    dataset = dataset if dataset is not None else load_dataset(run.task)
+    dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
     for note in dataset.notes:
         say(f"note: {note}")
     world = world_of(run)
@@ -136,7 +139,7 @@ def complete(
     """
     run, kept = read_run(folder)
     with locked(folder):
-        dataset = dataset if dataset is not None else load_dataset(run.task)
+        dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
         if kept.get("data_sha256") != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
         for name in run.baselines:
@@ -158,10 +161,27 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
         return result
     run, kept = read_run(folder)
     transforms, population = transforms_of(kept), population_of(run)
-    clock = _train(run, folder, population, dataset, transforms, trackers, quiet)
-    result = _result(run, folder, population, dataset, transforms, clock)
+    outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
+    result = _result(run, folder, population, dataset, transforms, outcome.clock)
+    _picture(run, folder, population, outcome.states, transforms)
     write_json(folder / "result.json", result)
     return result
+
+
+def _picture(
+    run: RunConfig, folder: Path, population: Population, states: Any, transforms: Transforms
+) -> None:
+    """A strip of frames of the first member, where this machine can draw."""
+    world, protocol = world_of(run), protocol_from(run.evaluation)
+    if world is None:
+        return
+    act = population_act(population, states, transforms, protocol)
+    try:
+        picture = strip(act, world, protocol, len(population.members))
+    except Exception as error:  # noqa: BLE001 - graphics fail in many ways, and no score depends on them
+        say(f"note: no pictures of the policy, since this machine cannot draw {world.simulator}: {error!r}")
+        return
+    write_bytes(folder / "frames.png", picture)
 
 
 def _train(
@@ -172,31 +192,37 @@ def _train(
     transforms: Transforms,
     trackers: tuple[str, ...],
     quiet: bool,
-) -> Clock:
-    arrays = apply(transforms, dataset)
+) -> Outcome:
     world, protocol = world_of(run), protocol_from(run.evaluation)
+
+    def fetch(which: Any) -> dict[str, Any]:
+        rows = apply(transforms, dataset.rows(which))
+        forget(dataset.columns)
+        return rows
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:
         assert world is not None
         act = population_act(population, states, transforms, protocol)
-        found = scores(rollout(act, world, protocol, len(population.members)), reference_of(run))
+        episodes = rollout(act, world, protocol, len(population.members))
+        found = scores(episodes, reference_of(run), run.metric)
         return {name: jsonable(values) for name, values in found.items() if values is not None}
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
+    extremes = np.array([dataset.summary.reward_low, dataset.summary.reward_high], np.float32)
     loop = Loop(
         population,
-        pack(arrays),
+        feed(population, len(dataset), dataset.row_bytes, fetch),
         make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence),
         folder,
-        Health(arrays["rewards"], discounts, names),
+        Health(transforms.reward(extremes).tolist(), discounts, names),
         evaluate if world else None,
         open_trackers(trackers, folder, dataclasses.asdict(run)),
         say,
     )
     title = f"{run.agent} on {dataset.name}"
     with stop_signals() as stop, reporting(title, run.steps, loop.step, quiet) as reporter:
-        return loop.run(reporter, stop).clock
+        return loop.run(reporter, stop)
 
 
 def _result(
@@ -209,7 +235,8 @@ def _result(
 ) -> dict[str, Any]:
     reference = reference_of(run)
     data = dataset.describe()
-    data["normalized_mean"] = reference.normalise(data["return_mean"]) if reference else None
+    comparable = reference is not None and run.metric == "return"
+    data["normalized_mean"] = reference.normalise(data["return_mean"]) if reference and comparable else None
     return {
         "task": dataset.name,
         "agent": run.agent,
@@ -240,4 +267,4 @@ def _last_scores(folder: Path) -> dict[str, Any] | None:
     evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
     if not evaluations:
         return None
-    return {"return": evaluations[-1]["return"], "normalized": evaluations[-1].get("normalized")}
+    return {"normalized": None, **evaluations[-1]}

@@ -3,7 +3,18 @@
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("bfq-rl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
+PACKAGES = (
+    "bfq-rl",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "numpy",
+    "gymnasium",
+    "mujoco",
+    "ogbench",
+    "gymnasium-robotics",
+)
 
 
 def versions() -> dict[str, str]:

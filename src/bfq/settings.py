@@ -10,6 +10,7 @@ import jax
 
 from bfq.agents.agent import Agent, check_acting, configure, get_agent, numeric_fields
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
+from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import protocol_from
 from bfq.presets import Preset, preset
@@ -42,6 +43,7 @@ class RunConfig:
     reference: dict[str, Any] | None
     chunk: int  # updates in one compiled call
     stop_on_divergence: bool = True
+    metric: str = "return"  # what an episode is scored by: return or success
     baselines: tuple[str, ...] = ()  # agents trained in the same way and shown beside this one
     format: int = FORMAT
 
@@ -72,9 +74,9 @@ def compose(
     `values` are hyperparameters; a list of several numbers makes a member of each.
     """
     method, card = get_agent(agent), TASKS.get(task)
-    if card is None and Path(task).suffix:
+    if card is None and Path(task).suffix and not is_kept(task):
         task = str(Path(task).expanduser().absolute())  # so that the run can be resumed from anywhere
-    known = preset(agent, task, card.family if card else "own")
+    known = preset(agent, card.like if card else task, card.family if card else "own")
     chosen, varied = _split(method, dict(values or {}))
     base = {"discount": card.discount} if card else {}
     if steps is not None:
@@ -135,6 +137,8 @@ def checked(run: RunConfig) -> RunConfig:
     if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):
         raise BadInput("task and simulator must be words.")
     check_acting(agent, protocol_from(run.evaluation).acting)
+    if run.metric not in ("return", "success"):
+        raise unknown("metric", run.metric, ("return", "success"))
     reference = reference_of(run)
     if reference is not None and not reference.low < reference.high:
         raise BadInput("the reference returns must differ.")
@@ -168,17 +172,22 @@ def command(run: RunConfig) -> str:
 def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int | None) -> dict[str, Any]:
     """Where the policy is judged: the card's simulator, the one named for a file, or nowhere."""
     if card is None:
-        if not Path(task).suffix:
-            raise unknown("task", task, TASKS)
+        if not Path(task).suffix and not is_kept(task):
+            raise unknown("task", task, [*TASKS, *kept()])
         limit = _at_least(1, "episode_steps", 1000 if episode_steps is None else episode_steps)
-        return {"simulator": simulator, "episode_steps": limit, "reference": None}
+        return {"simulator": simulator, "episode_steps": limit, "reference": None, "metric": "return"}
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is judged in {card.simulator} for {card.episode_steps} steps: another simulator or "
             "episode limit is for data of your own."
         )
     reference = dataclasses.asdict(card.reference) if card.reference else None
-    return {"simulator": card.simulator, "episode_steps": card.episode_steps, "reference": reference}
+    return {
+        "simulator": card.simulator,
+        "episode_steps": card.episode_steps,
+        "reference": reference,
+        "metric": card.metric,
+    }
 
 
 def reference_of(run: RunConfig) -> Reference | None:

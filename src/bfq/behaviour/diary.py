@@ -13,8 +13,8 @@ import numpy as np
 from bfq.agents.agent import Metrics
 from bfq.behaviour import sac
 from bfq.behaviour.robots import get_robot
-from bfq.behaviour.weights import Floats, Weights
 from bfq.behaviour.workers import Arrays
+from bfq.data.making.weights import Floats, Weights
 
 RECENT = 32  # episodes whose mean is the return of a snapshot while training
 

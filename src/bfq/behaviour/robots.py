@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.errors import unknown
+from bfq.simulation.maze_ant import as_maze_ant, flipped
 
 REWARD_SCALE = 10.0  # reward of the directional Ant, a metre
 DIRECTION_STEPS = 100  # steps between two directions of the directional Ant
@@ -65,7 +66,7 @@ class DirectionalAnt(gymnasium.Wrapper):  # type: ignore[misc]
 
     def __init__(self, env: Any):
         super().__init__(env)
-        _as_maze_ant(self.unwrapped.model)
+        as_maze_ant(self.unwrapped.model)
         self.direction: npt.NDArray[np.float64] = np.array([1.0, 0.0])
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (29,), np.float64)
         self._steps = 0
@@ -88,20 +89,8 @@ class DirectionalAnt(gymnasium.Wrapper):  # type: ignore[misc]
         self._steps += 1
         if self._steps % DIRECTION_STEPS == 0:
             self._turn()
-        return np.concatenate([state, self.direction]), reward, _flipped(qpos), truncated, info
+        return np.concatenate([state, self.direction]), reward, bool(flipped(qpos)), truncated, info
 
     def _turn(self) -> None:
         angle = self.np_random.uniform(-np.pi, np.pi)
         self.direction = np.array([np.cos(angle), np.sin(angle)])
-
-
-def _as_maze_ant(model: Any) -> None:
-    """Turns Gymnasium's Ant into that of the mazes (D4RL, OGBench): 10 Hz, weaker motors, softer contacts."""
-    model.opt.timestep = 0.02
-    model.actuator_gear[:, 0] = 30.0
-    model.geom_solimp[:, :3] = (0.8, 0.8, 0.01)
-
-
-def _flipped(qpos: npt.NDArray[np.float64]) -> bool:
-    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion (w, x, y, z)."""
-    return bool(1.0 - 2.0 * (qpos[4] ** 2 + qpos[5] ** 2) < 0.0)

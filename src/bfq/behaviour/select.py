@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bfq.behaviour.robots import get_robot
-from bfq.behaviour.weights import Floats, Weights, load, save
 from bfq.behaviour.workers import Workers, episode_returns
+from bfq.data.making.weights import Floats, Weights, load, save
 from bfq.errors import BadInput
 
 REPLAY = 8  # snapshots on the way to medium

@@ -17,8 +17,8 @@ from bfq.agents.agent import Metrics, Spec
 from bfq.behaviour import population, sac
 from bfq.behaviour.diary import Diary, Member
 from bfq.behaviour.robots import ROBOTS, get_robot
-from bfq.behaviour.weights import Floats, save
 from bfq.behaviour.workers import Workers, episode_returns
+from bfq.data.making.weights import Floats, save
 
 
 @dataclass(frozen=True)

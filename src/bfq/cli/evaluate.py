@@ -31,7 +31,7 @@ PROTOCOL = ("episodes", "seed", "candidates", "selection", "softmax_weight", "te
 def run(args: argparse.Namespace) -> int:
     """Evaluates, and shows one line a member."""
     from bfq.api import evaluate
-    from bfq.training.files import write_json
+    from bfq.files import write_json
 
     protocol = {name: getattr(args, name) for name in PROTOCOL}
     found = evaluate(args.folder, video=args.video, member=args.member, **protocol)

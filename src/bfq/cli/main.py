@@ -14,6 +14,7 @@ VERBS = {
     "evaluate": "score a run's saved members again",
     "tasks": "what can be trained on, and whether its data is here",
     "agents": "the methods; with a name, its hyperparameters and their sources",
+    "data": "make data here, bring in your own, look at it",
     "toy": "the checkerboard: one-step expressiveness in a picture and numbers",
     "report": "tables, learning curves and one HTML page from finished runs",
     "doctor": "what works on this machine",

@@ -14,20 +14,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Lists the task cards."""
     from bfq.data.catalog import DEFAULT_TASK, TASKS
-    from bfq.data.sources import availability
+    from bfq.data.sources import availability, kept
 
     cards = [{**dataclasses.asdict(task), "data_here": availability(name)} for name, task in TASKS.items()]
+    own = [name for name in kept() if name not in TASKS]
     if args.json:
-        show_json(cards)
+        show_json(cards + [{"name": name, "data_here": "yes"} for name in own])
         return 0
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(caption="Or give --task a .npz or .hdf5 file of your own.")
+    table = Table(
+        caption="Your own data: --task FILE (.npz, .csv, .parquet, .hdf5), or bfq data import FILE --as NAME."
+    )
     for column in ("task", "what it is", "simulator", "data here"):
         table.add_column(column)
     for card in cards:
         name = f"{card['name']} (default)" if card["name"] == DEFAULT_TASK else str(card["name"])
         table.add_row(name, card["about"], card["simulator"], card["data_here"])
+    for name in own:
+        table.add_row(name, "data of your own", "", "yes")
     Console().print(table)
     return 0

@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
     for word in ("seeds", "epochs"):
         if getattr(args, word) < 1:
             raise BadInput(f"--{word} must be at least 1, not {getattr(args, word)}.")
+    from bfq.files import make_folder, write_bytes, write_json
     from bfq.reporting.toy_figure import toy_figure
-    from bfq.training.files import make_folder, write_bytes, write_json
     from bfq.training.progress import reporting
     from bfq.training.toy import Settings, experiment
 

@@ -32,6 +32,19 @@ def assignments(words: list[str]) -> dict[str, list[Any]]:
     return found
 
 
+def mapping(words: list[str]) -> dict[str, str]:
+    """`observations=obs,actions=act` as {"observations": "obs", "actions": "act"}."""
+    found: dict[str, str] = {}
+    for pair in ",".join(words).split(",") if words else []:
+        ours, equals, theirs = pair.partition("=")
+        if not (equals and ours and theirs):
+            raise BadInput(f"--map takes OURS=THEIRS, such as observations=obs_, not {pair!r}.")
+        if ours in found:
+            raise BadInput(f"--map names {ours} twice.")
+        found[ours] = theirs
+    return found
+
+
 def seeds(word: str) -> int | list[int]:
     """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
     try:

@@ -4,19 +4,24 @@
 of each episode. A time-out ends an episode and keeps its mask at 1.
 """
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.validation import check_columns, notes_on
-from bfq.errors import BadInput
+from bfq.data.defects import refuse
+from bfq.data.succession import check_succession
+from bfq.data.summary import Summary, summarise
+from bfq.data.suspicions import notes_on
+from bfq.data.trajectories import join
+from bfq.data.validation import as_array, check
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
+COLUMNS = ("observations", "actions", "rewards", "next_observations", "masks", "episode_ends")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Dataset:
     name: str
     source: str  # how the data came to be, in words
     notes: tuple[str, ...] = ()  # what a user should know about it
+    infos: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # qpos, qvel, …: rows no agent sees
 
     def __repr__(self) -> str:
         return (
@@ -54,23 +60,40 @@ class Dataset:
         """Numbers in an action."""
         return self.actions.shape[1]
 
-    @cached_property
-    def episode_returns(self) -> npt.NDArray[np.float64]:
-        """The undiscounted return of every episode, the last one included even if it is cut short."""
-        starts = np.flatnonzero(np.concatenate([[True], self.episode_ends[:-1]]))
-        return np.add.reduceat(self.rewards.astype(np.float64), starts)
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a transition as learning holds it."""
+        return 4 * (2 * self.observation_dim + self.action_dim + 2)
 
     @cached_property
+    def summary(self) -> Summary:
+        """What must be known of every number in it."""
+        return summarise(self.columns, {"action_low": self.action_low, "action_high": self.action_high})
+
+    @property
+    def episode_returns(self) -> npt.NDArray[np.float64]:
+        """The undiscounted return of every episode, the last one included even if it is cut short."""
+        return self.summary.episode_returns
+
+    @property
     def sha256(self) -> str:
-        """A fingerprint of every number in it."""
-        digest = hashlib.sha256()
-        for array in (
-            self.observations, self.actions, self.rewards, self.next_observations,
-            self.masks, self.episode_ends, self.action_low, self.action_high,
-        ):  # fmt: skip
-            digest.update(str((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        """A fingerprint of every number that learning can see."""
+        return self.summary.sha256
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns that learning can see, one row a transition."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def rows(self, which: slice | npt.NDArray[np.integer]) -> "Dataset":
+        """Some of the rows, as a dataset of their own."""
+        columns: dict[str, Any] = {name: column[which] for name, column in self.columns.items()}
+        return replace(self, **columns, infos={name: column[which] for name, column in self.infos.items()})
+
+    def known(self, summary: Summary) -> "Dataset":
+        """The same dataset with what was worked out before, so that no number must be read for it again."""
+        vars(self)["summary"] = summary  # where cached_property looks
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What a score must say about the data behind it."""
@@ -95,6 +118,11 @@ def from_arrays(
     timeouts: npt.ArrayLike | None = None,
     next_observations: npt.ArrayLike | None = None,
     *,
+    dones: npt.ArrayLike | None = None,
+    episode_starts: npt.ArrayLike | None = None,
+    episode_ids: npt.ArrayLike | None = None,
+    episode_lengths: npt.ArrayLike | None = None,
+    infos: Mapping[str, npt.ArrayLike] | None = None,
     action_low: npt.ArrayLike = -1.0,
     action_high: npt.ArrayLike = 1.0,
     name: str = "arrays",
@@ -103,47 +131,58 @@ def from_arrays(
     """Builds a dataset from logged arrays, or says in a sentence what is wrong with them.
 
     `terminals` marks states after which nothing follows, `timeouts` rows after which the log merely stops.
-    Without `next_observations` they are the next row's observations; the last row of a timed-out episode,
-    whose successor was not logged, is then left out.
+    Where these are not known, `dones` (an end of either kind), `episode_starts`, `episode_ids` or
+    `episode_lengths` tell where episodes end. Without `next_observations` they are the next row's
+    observations; the last row of a timed-out episode, whose successor was not logged, is then left out.
     """
     columns = {
         "observations": observations, "actions": actions, "rewards": rewards, "terminals": terminals,
-        "timeouts": timeouts, "next_observations": next_observations,
+        "timeouts": timeouts, "next_observations": next_observations, "dones": dones,
+        "episode_starts": episode_starts, "episode_ids": episode_ids, "episode_lengths": episode_lengths,
     }  # fmt: skip
-    for key, value in columns.items():
-        if isinstance(value, np.ma.MaskedArray):
-            raise BadInput(f"{key} are a masked array, whose mask would be lost: fill it first.")
-    given = {key: np.asarray(value) for key, value in columns.items() if value is not None}
-    width = given["actions"].shape[1] if given["actions"].ndim == 2 else 1
-    low, high = _bounds(action_low, action_high, width)
-    given = check_columns(given, low, high)
-
-    size = len(given["rewards"])
-    terminal = given.get("terminals", np.zeros(size)).astype(bool)
-    ends = terminal | given.get("timeouts", np.zeros(size)).astype(bool)
-    ends[-1] = True
-    kept = np.ones(size, bool)
-    if "next_observations" not in given:
-        given["next_observations"] = np.concatenate([given["observations"][1:], given["observations"][-1:]])
-        ends, kept = _without_unseen_successors(ends, terminal)
-    if not kept.any():
-        raise BadInput(
-            "no transition is left: every row ends an episode without its next observation; "
-            "give next_observations."
-        )
+    log, told = check(columns, action_low, action_high)
+    ends, following, left_out = log.ends, log.next_observations, 0
+    kept: slice | Flags = slice(None)
+    if following is None:
+        following = np.concatenate([log.observations[1:], log.observations[-1:]])
+        ends, kept = _without_unseen_successors(log.ends, log.terminal)
+        left_out = len(log) - int(kept.sum())
+    if left_out == len(log):
+        raise refuse("no-transition-left", "no transition is left, because every row ends an episode")
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
+        notes = (*told, *check_succession(log), *notes_on(log, left_out))
     return Dataset(
-        given["observations"][kept],
-        given["actions"][kept],
-        given["rewards"][kept],
-        given["next_observations"][kept],
-        (~terminal[kept]).astype(np.float32),
+        log.observations[kept],
+        log.actions[kept],
+        log.rewards[kept],
+        following[kept],
+        (~log.terminal[kept]).astype(np.float32),
         ends[kept],
-        low,
-        high,
+        log.action_low,
+        log.action_high,
         name,
         source,
-        tuple(notes_on(given, terminal, int((~kept).sum()))),
+        notes,
+        {key: _aligned(key, value, len(log))[kept] for key, value in (infos or {}).items()},
     )
+
+
+def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
+    array = as_array(name, column)
+    if array.ndim == 0 or len(array) != size:
+        raise refuse("different-lengths", f"{name} have shape {array.shape}, but there are {size} rows")
+    return array
+
+
+def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: Any) -> Dataset:
+    """Builds a dataset from episodes, each with observations, actions, rewards and whether it `terminated`.
+
+    An episode of T actions has T observations, or T + 1 with the one after its last action. `terminals` may
+    be given instead of `terminated`, one flag a row. `settings` are those of `from_arrays`, such as
+    action_low.
+    """
+    columns: dict[str, Any] = join(episodes)
+    return from_arrays(**columns, **settings)
 
 
 def _without_unseen_successors(ends: Flags, terminal: Flags) -> tuple[Flags, Flags]:
@@ -151,20 +190,3 @@ def _without_unseen_successors(ends: Flags, terminal: Flags) -> tuple[Flags, Fla
     kept = terminal | ~ends
     last = ends | np.concatenate([ends[1:] & ~kept[1:], [False]])
     return last, kept
-
-
-def _bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[Floats, Floats]:
-    try:
-        lows, highs = (np.asarray(x).astype(np.float32, casting="same_kind") for x in (low, high))
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"action_low and action_high must be numbers: {error}.") from error
-    for bound in (lows, highs):
-        if bound.ndim > 1 or (bound.ndim == 1 and len(bound) != width):
-            raise BadInput(
-                f"action_low and action_high must be numbers or one number for each of the {width} "
-                f"action dimensions, not of shape {bound.shape}."
-            )
-    lows, highs = np.broadcast_to(lows, (width,)).copy(), np.broadcast_to(highs, (width,)).copy()
-    if not (np.isfinite(lows) & np.isfinite(highs) & (lows < highs)).all():
-        raise BadInput("action_low must be below action_high in every dimension, and both finite.")
-    return lows, highs

@@ -1,26 +1,97 @@
-"""From a name to its data."""
+"""From a name to its data: kept here, made here, or read from a file."""
 
+import importlib.util
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from bfq.data.catalog import PENDULUM, TASKS
+from bfq.data import store
+from bfq.data.catalog import CHECKERBOARD, PENDULUM, TASKS
 from bfq.data.dataset import Dataset
+from bfq.data.importing import read_any
+from bfq.data.making.harness import Progress, Recipe, make
+from bfq.data.making.recipes import COOKS, recipe_for
 from bfq.data.pendulum import make_pendulum
-from bfq.data.tables import read_file
-from bfq.errors import unknown
+from bfq.data.places import dataset_folder
+from bfq.errors import BadInput, unknown
 
-MAKERS = {PENDULUM.name: make_pendulum}
+Bar = Callable[[str, int], AbstractContextManager[Progress]]  # shows how far the making of so many rows is
 
 
-def load_dataset(name: str | Path) -> Dataset:
-    """The data of a task by its name, or of a file by its path."""
-    if str(name) in MAKERS:
-        return MAKERS[str(name)]()
+def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:
+    """Shows nothing."""
+    return nullcontext(lambda rows: None)
+
+
+def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
+    """The data of a task or of an imported dataset by its name, or of a file by its path.
+
+    Data that can be made here is made, and kept for the next time.
+    """
+    word = str(name)
+    if word == PENDULUM.name:
+        return make_pendulum()
+    if word == CHECKERBOARD.name:
+        raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
+    if is_kept(word):
+        return store.load(dataset_folder(word))
+    if word in COOKS:
+        return make_here(recipe_for(word), bar)
+    if word in TASKS:
+        raise BadInput(f"the data of {word} is not here: {remedy(word)}")
     path = Path(name).expanduser()
     if path.suffix or path.exists():
-        return read_file(path)
-    raise unknown("task or file", str(name), TASKS)
+        return read_any(path)
+    raise unknown("task or file", word, [*TASKS, *kept()])
+
+
+def make_here(
+    recipe: Recipe, bar: Bar = no_bar, processes: int | None = None, replace: bool = False
+) -> Dataset:
+    """Makes a dataset and keeps it under its name."""
+    folder = dataset_folder(recipe.name)
+    if store.exists(folder) and not replace:
+        size = len(store.load(folder))
+        raise BadInput(
+            f"{recipe.name} is here already, with {size:,} transitions: add --replace to make it anew."
+        )
+    with bar(f"making {recipe.name}", recipe.size) as progress:
+        return make(recipe, folder, processes, progress, replace)
+
+
+def is_kept(name: str) -> bool:
+    """Whether a dataset of that name is kept on this machine."""
+    try:
+        return store.exists(dataset_folder(name))
+    except BadInput:  # no dataset can have that name
+        return False
+
+
+def kept() -> list[str]:
+    """The names of all datasets kept on this machine."""
+    root = dataset_folder("x").parent
+    return sorted(str(card.parent.relative_to(root)) for card in root.rglob(store.CARD))
 
 
 def availability(task: str) -> str:
     """Whether a task's data is here, can be made here, or needs a file."""
-    return "can be made here" if task in MAKERS else "needs a file"
+    if is_kept(task):
+        return "yes"
+    if task in (PENDULUM.name, CHECKERBOARD.name):
+        return "made on the spot"
+    if task in COOKS:
+        needs = [extra for extra in ("mujoco", *TASKS[task].extra.split()) if _missing(extra)]
+        return f"can be made here with bfq-rl[{needs[0]}]" if needs else "can be made here"
+    return "needs a file"
+
+
+def remedy(task: str) -> str:
+    """How to get the data of a task that cannot be made here."""
+    if task.startswith("rerolled/"):
+        return f"give the file of its policy, `bfq data reroll FILE --as {task}`."
+    return f"fetch it with `bfq data download {task}`, or give its file, `bfq data import FILE --as {task}`."
+
+
+def _missing(extra: str) -> bool:
+    package = {"mujoco": "mujoco", "ogbench": "ogbench", "adroit": "gymnasium_robotics"}.get(extra)
+    return package is not None and importlib.util.find_spec(package) is None

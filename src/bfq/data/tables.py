@@ -1,86 +1,161 @@
-"""Files of arrays: npz and HDF5, read without executing anything in them."""
+"""Files of a user's own: npz, CSV, Parquet and HDF5, with whatever names their columns have.
 
-import contextlib
-import os
+Nothing in a file is executed, and only the arrays that are needed are read.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import h5py
 import numpy as np
+import numpy.typing as npt
 
+from bfq.data import delimited, hdf5, npz, parquet
+from bfq.data.column_names import MATRICES, Theirs, choose
 from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.defects import refuse
+from bfq.data.ranges import from_data
+from bfq.data.validation import as_array
 from bfq.errors import BadInput
 
-HDF5_ENDINGS = (".hdf5", ".h5")
-KNOWN = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
+Arrays = dict[str, npt.NDArray[Any]]
 BOUNDS = ("action_low", "action_high")
 WORDS = ("name", "source")  # written by write_npz, so that a dataset keeps its origin
+# How a file begins that is of another kind than its ending says.
+BEGINNINGS = {b"PK\x03\x04": ".npz", b"\x89HDF": ".hdf5", b"PAR1": ".parquet", b"\x1f\x8b": ".gz"}
+
+
+class Reader(NamedTuple):
+    """How files of one kind are read."""
+
+    names: Callable[[Path], list[str]]
+    arrays: Callable[[Path, Sequence[str]], Arrays]
+    by_column: bool  # a table of single columns, where even one column of observations is a matrix
+    begins: str  # the beginning that such a file has
+
+
+def read_table(
+    path: Path,
+    mapping: Mapping[str, Theirs] | None = None,
+    *,
+    action_low: npt.ArrayLike | None = None,
+    action_high: npt.ArrayLike | None = None,
+    name: str | None = None,
+    source: str | None = None,
+) -> Dataset:
+    """The dataset in a file; `mapping` says which of its columns are observations, actions and so on.
+
+    On the right of the mapping stands a column's name, a prefix (obs_ for obs_0, obs_1, …), several of these
+    joined by +, or `none`. What it leaves out is found by name. Without bounds the range of the actions is
+    the file's own, or taken from the data.
+    """
+    reader = _reader(path)
+    names = reader.names(path)
+    chosen = choose(path.name, names, mapping)
+    extra = [] if reader.by_column else [word for word in (*BOUNDS, *WORDS) if word in names]
+    wanted = [column for theirs in chosen.columns.values() for column in theirs]
+    found = reader.arrays(path, [*wanted, *extra])
+    columns: dict[str, Any] = {
+        word: _joined(word, [found[column] for column in theirs], reader.by_column)
+        for word, theirs in chosen.columns.items()
+    }
+    limits, told = _range(columns["actions"], {"action_low": action_low, "action_high": action_high}, found)
+    words = {word: _words(found[word]) for word in WORDS if word in extra}
+    dataset = from_arrays(
+        **columns,
+        **limits,
+        name=name or words.get("name") or path.name.removesuffix(".gz").rpartition(".")[0],
+        source=source or words.get("source") or f"file {path.name}",
+    )
+    unused = _unused(names, chosen.columns) if reader.by_column else ()
+    return replace(dataset, notes=(*chosen.notes, *unused, *told, *dataset.notes))
 
 
 def read_file(path: Path) -> Dataset:
-    """The dataset in a file; its ending says how it is read."""
+    """The dataset in a file, its columns recognised by their names."""
+    return read_table(path)
+
+
+READERS = {
+    ".npz": Reader(npz.names_in, npz.read_arrays, False, ".npz"),
+    ".csv": Reader(delimited.names_in, delimited.read_arrays, True, ""),
+    ".csv.gz": Reader(delimited.names_in, delimited.read_arrays, True, ".gz"),
+    ".parquet": Reader(parquet.names_in, parquet.read_arrays, True, ".parquet"),
+    ".hdf5": Reader(hdf5.names_in, hdf5.read_arrays, False, ".hdf5"),
+    ".h5": Reader(hdf5.names_in, hdf5.read_arrays, False, ".hdf5"),
+}
+
+
+def _reader(path: Path) -> Reader:
+    """The reader for a file's ending, once the file is seen to be there and not to be something else."""
     try:
         there = path.is_file()
     except (OSError, ValueError):  # a name that no file can have
         there = False
     if not there:
         raise BadInput(f"there is no file {path}.")
-    if path.suffix == ".npz":
-        arrays = _read_npz(path)
-    elif path.suffix in HDF5_ENDINGS:
-        arrays = _read_hdf5(path)
-    else:
-        raise BadInput(
-            f"{path.name} ends in {path.suffix or 'nothing'}: bfq reads .npz, .hdf5 and .h5 files."
-        )
-    columns = {name: arrays[name] for name in (*KNOWN, *BOUNDS) if name in arrays}
-    told = {name: str(arrays[name]) for name in WORDS if name in arrays and np.ndim(arrays[name]) == 0}
-    told = {name: " ".join(words.split())[:200] for name, words in told.items()}
-    for needed in ("observations", "actions", "rewards"):
-        if needed not in columns:
-            raise BadInput(
-                f"{path.name} has no {needed}: it holds {', '.join(sorted(arrays)) or 'nothing'}; "
-                f"name its arrays {', '.join(KNOWN)}."
-            )
-    return from_arrays(**columns, **{"name": path.stem, "source": f"file {path.name}", **told})
+    reader = next((READERS[ending] for ending in READERS if path.name.lower().endswith(ending)), None)
+    if reader is None:
+        ending = path.suffix or "nothing"
+        raise refuse("unknown-format", f"{path.name} ends in {ending}, which bfq does not read")
+    _look(path, reader)
+    return reader
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
-    """The arrays we know by name; others are not even unpacked."""
+def _look(path: Path, reader: Reader) -> None:
+    """Looks at the first bytes."""
     try:
-        with path.open("rb") as file:  # NumPy leaves its own file open where it fails
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it is a single array")
-            wanted = [name for name in archive.files if name in (*KNOWN, *BOUNDS, *WORDS)]
-            return {name: archive[name] for name in wanted} or dict.fromkeys(archive.files)
-    except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
-        if "allow_pickle" in str(error):
-            raise BadInput(
-                f"{path.name} is not an npz file of plain arrays (pickled objects are never loaded)."
-            ) from error
-        raise BadInput(f"{path.name} is not a readable npz file: {error or type(error).__name__}.") from error
+        with path.open("rb") as file:
+            begin = file.read(4)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}.") from error
+    if not begin:
+        raise refuse("empty-file", f"{path.name} is empty")
+    if re.match(rb"\x80[\x02-\x05]", begin):
+        raise refuse("pickled-objects", f"{path.name} is a pickle, which is never loaded")
+    kind = next((kind for start, kind in BEGINNINGS.items() if begin.startswith(start)), reader.begins)
+    if kind != reader.begins:
+        raise refuse("wrong-ending", f"{path.name} begins like a {kind} file")
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
-    """The arrays we know by name, if the file itself holds them: links to other files are not followed."""
-    try:
-        with h5py.File(path, "r") as file:
-            wanted = [name for name in (*KNOWN, *BOUNDS) if name in file.keys()]  # noqa: SIM118 - follows no link
-            return {name: _own_array(file, name) for name in wanted} or dict.fromkeys(file.keys())
-    except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
-        raise BadInput(
-            f"{path.name} is not a readable HDF5 file: {error or type(error).__name__}."
-        ) from error
+def _words(found: npt.NDArray[Any]) -> str:
+    return " ".join(str(found).split())[:200] if found.ndim == 0 else ""
 
 
-def _own_array(file: h5py.File, name: str) -> Any:
-    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-        raise ValueError(f"{name} is a link")
-    found = file[name]
-    if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
-        raise ValueError(f"{name} is not an array of the file's own")
-    return found[()]
+def _joined(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.NDArray[Any]:
+    """Several columns side by side; one as it is, except that in a table it is a matrix of one column."""
+    if len(parts) == 1 and not (by_column and word in MATRICES and parts[0].ndim == 1):
+        return parts[0]
+    if any(part.ndim != 1 for part in parts) or len({len(part) for part in parts}) > 1:
+        told = ", ".join(str(part.shape) for part in parts[:5])
+        raise refuse("wrong-shape", f"the columns of {word} cannot be put side by side, with shapes {told}")
+    return np.stack(parts, axis=1)
+
+
+def _range(
+    actions: npt.NDArray[Any], given: Mapping[str, npt.ArrayLike | None], found: Arrays
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The bounds of the actions: as given, as the file says, or from the data, which is then told."""
+    limits = {bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS}
+    missing = [bound for bound in BOUNDS if limits[bound] is None]
+    values = as_array("actions", actions)
+    # What is wrong with the actions themselves is said by the checks that follow.
+    sound = values.dtype.kind in "fiub" and values.ndim in (1, 2) and values.size > 0
+    sound = sound and bool(np.isfinite(values).all())
+    if not missing or not sound:
+        return {bound: limit for bound, limit in limits.items() if limit is not None}, ()
+    low, high, told = from_data(values.reshape(len(values), -1))
+    taken = {"action_low": low, "action_high": high}
+    return {**limits, **{bound: taken[bound] for bound in missing}}, (told,) if told else ()
+
+
+def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    used = {name for several in columns.values() for name in several}
+    rest = [name for name in names if name and name not in used]
+    more = f" and {len(rest) - 10} more" if len(rest) > 10 else ""
+    return (f"Columns not used: {', '.join(rest[:10])}{more}.",) if rest else ()
 
 
 def write_npz(dataset: Dataset, path: Path) -> None:
@@ -97,12 +172,4 @@ def write_npz(dataset: Dataset, path: Path) -> None:
         "name": np.array(dataset.name),
         "source": np.array(dataset.source),
     }
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        os.replace(part, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise BadInput(f"cannot write {path}: {error.strerror}.") from error
+    npz.write_arrays(path, arrays)

@@ -66,8 +66,8 @@ def fit(dataset: Dataset, observations: str = "standardise", reward: str = "none
     mean = np.zeros(dataset.observation_dim, np.float32)
     std = np.ones(dataset.observation_dim, np.float32)
     if observations == "standardise":
-        mean = dataset.observations.mean(0, dtype=np.float64).astype(np.float32)
-        std = dataset.observations.std(0, dtype=np.float64).astype(np.float32)
+        mean = dataset.summary.observation_mean.astype(np.float32)
+        std = dataset.summary.observation_std.astype(np.float32)
         std = np.where(std == 0, np.float32(1.0), std)
     return Transforms(
         mean, std, dataset.action_low, dataset.action_high, _reward(dataset, reward), observations
@@ -85,8 +85,8 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
         "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
     }
     if name == "standardise":
-        std = float(dataset.rewards.std()) or 1.0
-        return RewardTransform(name, 1.0 / std, -float(dataset.rewards.mean()) / std)
+        std = dataset.summary.reward_std or 1.0
+        return RewardTransform(name, 1.0 / std, -dataset.summary.reward_mean / std)
     if name not in scales:
         raise unknown("reward transform", name, REWARDS)
     return RewardTransform(name, *scales[name])
@@ -99,5 +99,5 @@ def apply(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
         "actions": transforms.to_unit(dataset.actions),
         "rewards": transforms.reward(dataset.rewards),
         "next_observations": transforms.normalise(dataset.next_observations),
-        "masks": dataset.masks,
+        "masks": np.asarray(dataset.masks),
     }

@@ -1,133 +1,194 @@
-"""What can be wrong with logged arrays, each said in a sentence with the row and the remedy."""
+"""What cannot be learnt from: each defect of logged arrays is refused, with the row and the remedy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bfq.errors import BadInput
+from bfq.data.defects import note, refuse
+from bfq.data.episodes import FLAGS, mark_ends
+from bfq.data.logged import Flags, Floats, Logged, blocks, row
+from bfq.data.ranges import ROUNDING, bounds
 
-Columns = dict[str, npt.NDArray[np.generic]]
-Checked = dict[str, npt.NDArray[np.float32]]
+Array = npt.NDArray[Any]
 NEEDED = ("observations", "actions", "rewards")
 MATRICES = ("observations", "actions", "next_observations")
-FLAGS = ("terminals", "timeouts")
-TOLERANCE = 1e-4  # of the action range: what rounding may add beyond a bound
+TOLERANCE = ROUNDING  # of the action range: what may lie beyond a bound and is clipped
 
 
-def check_columns(columns: Columns, low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]) -> Checked:
-    """The columns as float32 arrays of the right shapes, or a sentence about the first defect."""
+def check(
+    columns: Mapping[str, npt.ArrayLike | None], action_low: npt.ArrayLike, action_high: npt.ArrayLike
+) -> tuple[Logged, tuple[str, ...]]:
+    """The columns as a checked log with what there is to say about it, or a sentence on the first defect."""
     for name in NEEDED:
-        if name not in columns:
-            raise BadInput(f"{name} are missing: a transition needs {', '.join(NEEDED)}.")
-    checked = {name: _shaped(name, _numbers(name, column)) for name, column in columns.items()}
-    _same_lengths(checked)
-    for name, column in checked.items():
-        _finite(name, column)
-    for name in FLAGS:
-        _flags(name, checked)
-    if "next_observations" in checked:
-        _same_widths(checked)
-    elif not any(name in checked for name in FLAGS):
-        raise BadInput(
-            "no episode end is given: add terminals or timeouts (one flag a row), or next_observations, "
-            "so that rows of different episodes are not joined."
+        if columns.get(name) is None:
+            raise refuse("missing-column", f"{name} are missing")
+    arrays = {name: as_array(name, column) for name, column in columns.items() if column is not None}
+    lengths, ids = arrays.pop("episode_lengths", None), arrays.pop("episode_ids", None)
+    shaped = {name: _shaped(name, _kind(name, column)) for name, column in arrays.items()}
+    _same_lengths(shaped if ids is None else {**shaped, "episode_ids": ids})
+    checked = {name: _float32(name, column) for name, column in shaped.items() if name not in FLAGS}
+    flags = {name: _flags(name, column) for name, column in shaped.items() if name in FLAGS}
+    after = checked.get("next_observations")
+    if after is not None:
+        _same_widths(checked["observations"], after)
+    elif not flags and ids is None and lengths is None:
+        raise refuse("no-episode-end", "no episode end is given")
+    marked = mark_ends(len(checked["rewards"]), flags, ids, lengths)
+    low, high = bounds(action_low, action_high, checked["actions"].shape[1])
+    log = Logged(
+        checked["observations"], _inside(checked["actions"], low, high), checked["rewards"], after,
+        marked.terminal, marked.timeout, low, high,
+    )  # fmt: skip
+    return log, (*marked.notes, *_lost("observations", shaped["observations"], log.observations))
+
+
+def as_array(name: str, column: npt.ArrayLike) -> Array:
+    """The column as an array, if it is one: not masked, not ragged."""
+    if isinstance(column, np.ma.MaskedArray):
+        raise refuse("masked-array", f"{name} are a masked array, whose mask would be lost")
+    try:
+        array = np.asarray(column)
+    except ValueError as error:
+        raise _ragged(name, column) or refuse("not-numbers", f"{name} are no array ({error})") from error
+    if array.dtype.kind == "O" and array.ndim == 1:
+        found = _ragged(name, array)
+        if found:
+            raise found
+    return array
+
+
+def _ragged(name: str, column: Any) -> Exception | None:
+    widths = np.array([len(value) if hasattr(value, "__len__") else -1 for value in column])
+    other = widths != widths[:1]
+    if isinstance(column[0], str | bytes) or not other.any():
+        return None
+    first = int(other.argmax())
+    return refuse(
+        "mixed-widths",
+        f"{name} have {_values(widths[0])} in row 0 but {_values(widths[first])} in {row(other)}",
+    )
+
+
+def _values(width: int) -> str:
+    return "a single number" if width < 0 else f"{width} values"
+
+
+def _kind(name: str, column: Array) -> Array:
+    if column.dtype.kind in "fiub":
+        return column
+    if column.dtype.kind == "c":
+        raise refuse(
+            "complex-numbers", f"{name} hold values of type {column.dtype}, which are not numbers on a line"
         )
-    _inside(checked["actions"], low, high)
-    return {**checked, "actions": np.clip(checked["actions"], low, high)}
-
-
-def _numbers(name: str, column: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-    if column.dtype.kind not in "fiub":
-        raise BadInput(
-            f"{name} hold values of type {column.dtype}, not numbers: convert them to float32 first."
+    if column.dtype.kind in "US" and column.size:
+        at = _first_word(column)
+        where = at // max(column.size // column.shape[0], 1) if column.ndim else 0
+        word = str(column.flat[at])[:30]
+        raise refuse(
+            "text", f"{name} hold text, not numbers, such as {word!r} in row {where} (counted from 0)"
         )
-    with np.errstate(over="ignore"):
-        return column.astype(np.float32)
+    raise refuse("not-numbers", f"{name} hold values of type {column.dtype}, not numbers")
 
 
-def _shaped(name: str, column: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _first_word(column: Array) -> int:
+    """Where the first text stands that is no number; the very first where all could be."""
+    for at, value in enumerate(column.flat):
+        try:
+            float(value)
+        except ValueError:
+            return at
+    return 0
+
+
+def _shaped(name: str, column: Array) -> Array:
+    shape = f"{name} have shape {column.shape}"
     if name in MATRICES:
         if column.ndim == 1 and name == "actions":
             return column[:, None]
+        if column.ndim > 2:
+            raise refuse("images", f"{shape}, but one row a transition is needed, (N, dimension)")
         if column.ndim != 2 or column.shape[1] == 0:
-            raise BadInput(
-                f"{name} have shape {column.shape}, but one row a transition is needed, (N, dimension): "
-                "flatten each row first."
-            )
+            raise refuse("wrong-shape", f"{shape}, but one row a transition is needed, (N, dimension)")
         return column
     if column.ndim == 2 and column.shape[1] == 1:
         return column[:, 0]
     if column.ndim != 1:
-        raise BadInput(f"{name} have shape {column.shape}, but one number a transition is needed, (N,).")
+        raise refuse("wrong-shape", f"{shape}, but one number a transition is needed, (N,)")
     return column
 
 
-def _same_lengths(checked: Checked) -> None:
-    lengths = {name: len(column) for name, column in checked.items()}
+def _same_lengths(columns: Mapping[str, Array]) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise BadInput(f"the columns differ in length ({told}): every transition needs one row in each.")
+        raise refuse("different-lengths", f"the columns differ in length ({told})")
     if lengths["rewards"] == 0:
-        raise BadInput("there is no transition in it: at least one row is needed.")
+        raise refuse("no-rows", "there is no transition in it")
 
 
-def _finite(name: str, column: npt.NDArray[np.float32]) -> None:
-    bad = ~np.isfinite(column.reshape(len(column), -1)).all(1)
+def _float32(name: str, column: Array) -> Floats:
+    """The column in float32, where every value fits and is finite."""
+    with np.errstate(over="ignore"):
+        converted = column.astype(np.float32)
+    finite = np.concatenate([_finite(converted[block]) for block in blocks(len(converted))])
+    if finite.all():
+        return converted
+    for defect, what, rows in (
+        ("nan", "NaN", np.isnan(column)),
+        ("infinite", "an infinite value", np.isinf(column)),
+        ("beyond-float32", "a value too large for float32 (it would become infinite)", np.isinf(converted)),
+    ):
+        bad: Flags = np.any(rows.reshape(len(rows), -1), axis=1)
+        if bad.any():
+            raise refuse(defect, f"{name} hold {what} in {row(bad)}")
+    raise AssertionError("what is not finite is NaN or infinite")
+
+
+def _lost(name: str, given: Array, converted: Floats) -> Iterator[str]:
+    """Columns of which float32 keeps less than three figures of the changes; told by a sample."""
+    if given.dtype == np.float32 or len(given) < 2:
+        return
+    some = slice(None, None, max(1, len(given) // 10_000))
+    exact = given[some].astype(np.float64)
+    lost = np.abs(exact - converted[some]).max(0) / np.maximum(exact.std(0), 1e-300)
+    for column in np.flatnonzero((lost > 1e-3) & (np.ptp(exact, axis=0) > 0)):
+        yield note(
+            "lost-precision",
+            f"{name.capitalize()} column {column} holds numbers near {exact[0, column]:.4g} that differ by "
+            f"about {exact[:, column].std():.2g}, of which float32 rounds away {min(lost[column], 1):.1%}",
+        )
+
+
+def _finite(values: Floats) -> Flags:
+    finite: Flags = np.all(np.isfinite(values).reshape(len(values), -1), axis=1)
+    return finite
+
+
+def _flags(name: str, column: Array) -> Flags:
+    bad = (column != 0) & (column != 1)
     if bad.any():
-        row = int(bad.argmax())
-        raise BadInput(
-            f"{name} hold NaN or an infinite value in row {row} ({_rows(bad)} in all): "
-            "remove or repair these transitions."
+        value = column[int(bad.argmax())]
+        raise refuse("not-a-flag", f"{name} must be 0 or 1, but hold {value:g} in {row(bad)}")
+    return column.astype(bool)
+
+
+def _same_widths(now: Floats, then: Floats) -> None:
+    if now.shape[1] != then.shape[1]:
+        raise refuse(
+            "mixed-widths",
+            f"observations have {now.shape[1]} numbers a row but next_observations have {then.shape[1]}",
         )
 
 
-def _flags(name: str, checked: Checked) -> None:
-    if name in checked and not np.isin(checked[name], (0.0, 1.0)).all():
-        row = int((~np.isin(checked[name], (0.0, 1.0))).argmax())
-        raise BadInput(
-            f"{name} must be 0 or 1, but row {row} holds {checked[name][row]:g}: make it 1 where an episode "
-            "ends and 0 elsewhere."
-        )
-
-
-def _rows(which: npt.ArrayLike) -> str:
-    count = int(np.sum(which))
-    return f"{count} row{'s' if count > 1 else ''}"
-
-
-def _same_widths(checked: Checked) -> None:
-    now, then = checked["observations"].shape[1], checked["next_observations"].shape[1]
-    if now != then:
-        raise BadInput(f"observations have {now} numbers a row but next_observations have {then}.")
-
-
-def _inside(
-    actions: npt.NDArray[np.float32], low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]
-) -> None:
+def _inside(actions: Floats, low: Floats, high: Floats) -> Floats:
     slack = TOLERANCE * (high - low)
-    outside = ((actions < low - slack) | (actions > high + slack)).any(1)
+    outside: Flags = np.any((actions < low - slack) | (actions > high + slack), axis=1)
     if outside.any():
-        row = int(outside.argmax())
-        raise BadInput(
-            f"actions leave their range in row {row} ({_rows(outside)} in all): they span "
-            f"{actions.min():.4g} to {actions.max():.4g}, the range is {low.min():.4g} to {high.max():.4g}; "
-            "give the true range as action_low and action_high, or clip them."
+        raise refuse(
+            "action-beyond-range",
+            f"actions leave their range in {row(outside)}, for they span {actions.min():.4g} to "
+            f"{actions.max():.4g} and the range is {low.min():.4g} to {high.max():.4g}",
         )
-
-
-def notes_on(checked: Checked, terminal: npt.NDArray[np.bool_], left_out: int) -> Iterator[str]:
-    """What is allowed but deserves a word."""
-    if left_out:
-        yield (
-            f"{left_out} of {len(terminal)} rows were left out: they end an episode by time-out, and the "
-            "observation after them was not logged."
-        )
-    if not terminal.any() and not checked.get("timeouts", terminal).any():
-        yield "No episode end is marked: all rows are taken as one episode that was cut off at its end."
-    for name in ("observations", "actions"):
-        constant = np.flatnonzero(np.ptp(checked[name], axis=0) == 0)
-        if len(constant):
-            yield f"Constant {name} columns, which carry no information: {', '.join(map(str, constant))}."
-    if np.ptp(checked["rewards"]) == 0:
-        yield f"All rewards are {checked['rewards'][0]:g}: only imitation can be learnt from them."
+    return np.clip(actions, low, high)

@@ -1,9 +1,6 @@
 """Episodes of all members at once: one call of the network a time step for every simulator."""
 
-import importlib.util
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +12,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
-from bfq.simulation.batch import Simulators
+from bfq.simulation.batch import Simulators, open_batch
 from bfq.training.population import Population
 
 Floats = npt.NDArray[np.float32]
@@ -74,13 +71,17 @@ def _compiled_act(act: Any, acting: Acting) -> Any:
     return _PROGRAMS[act, acting]
 
 
-def rollout(act: Act, world: World, protocol: Protocol, members: int) -> npt.NDArray[np.float64]:
-    """The undiscounted, untransformed return of every episode, (members, episodes).
+class Episodes(NamedTuple):
+    """What became of every episode, (members, episodes)."""
 
-    Episode k begins in the same state for every member.
-    """
+    returns: npt.NDArray[np.float64]  # undiscounted, untransformed
+    success: npt.NDArray[np.float64]  # 1 or 0 at the last step; NaN in worlds that do not tell
+
+
+def rollout(act: Act, world: World, protocol: Protocol, members: int) -> Episodes:
+    """Runs every member's episodes. Episode k begins in the same state for every member."""
     seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
-    simulators = Simulators(world.simulator, seeds, world.episode_steps)
+    simulators = open_batch(world.simulator, seeds, world.episode_steps)
     observations, returns, time = simulators.reset(), np.zeros(len(seeds)), 0
     while simulators.running.any():
         actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(len(seeds), -1)
@@ -89,37 +90,5 @@ def rollout(act: Act, world: World, protocol: Protocol, members: int) -> npt.NDA
         returns += np.where(broken, np.nan, rewards)
         time += 1
     simulators.close()
-    return returns.reshape(members, protocol.episodes)
-
-
-VIDEOS = (".mp4", ".gif")
-
-
-def check_video(path: Path) -> None:
-    """Refuses a video that could not be written, before anything is simulated for it."""
-    if path.suffix not in VIDEOS:
-        raise BadInput(f"a video ends in {' or '.join(VIDEOS)}, not {path.suffix or 'nothing'}: {path}.")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} for the video.")
-    for module in ("imageio", "imageio_ffmpeg"):
-        if importlib.util.find_spec(module) is None:
-            raise BadInput(f"a video needs {module}: pip install 'bfq-rl[video]'.")
-
-
-def film(act: Act, world: World, protocol: Protocol, members: int, member: int, path: Path) -> None:
-    """A video of one member's first episode, the others acting along unseen."""
-    import imageio.v3 as imageio
-
-    simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
-    observations, frames, time = simulators.reset(), [simulators.render()], 0
-    while simulators.running.any():
-        actions = act(np.broadcast_to(observations, (members, 1, observations.shape[-1])), time)
-        observations, *_ = simulators.step(actions[member])
-        frames.append(simulators.render())
-        time += 1
-    simulators.close()
-    settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
-    with warnings.catch_warnings():
-        # JAX warns of forks; the encoder's process replaces itself at once, so nothing of JAX lives on in it.
-        warnings.filterwarnings("ignore", message=".*fork", category=RuntimeWarning)
-        imageio.imwrite(path, np.stack(frames), fps=30, **settings)
+    shape = (members, protocol.episodes)
+    return Episodes(returns.reshape(shape), simulators.success.astype(np.float64).reshape(shape))

@@ -1,20 +1,26 @@
-"""From episode returns to what is reported."""
+"""From episodes to what is reported."""
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bfq.data.catalog import Reference
+from bfq.evaluation.rollout import Episodes
 
 Scores = dict[str, Any]
 
 
-def scores(returns: npt.NDArray[np.float64], reference: Reference | None) -> Scores:
-    """The mean return of each member, and its normalised score where a reference exists.
+def scores(episodes: Episodes, reference: Reference | None, metric: str = "return") -> Scores:
+    """The mean return of each member, its share of successes where the world tells, and its normalised score.
 
-    `returns` is (members, episodes). Without a reference `normalized` is null: a number would mean nothing.
+    Without a reference `normalized` is null: a number would mean nothing. `metric` says what is normalised.
     """
-    means = returns.mean(1)
-    normalized = None if reference is None else [reference.normalise(float(mean)) for mean in means]
-    return {"return": means.tolist(), "normalized": normalized}
+    found: Scores = {"return": episodes.returns.mean(1).tolist()}
+    if not np.isnan(episodes.success).all():
+        # A member that diverged has no return, and so no success either.
+        success = np.where(np.isnan(episodes.returns), np.nan, episodes.success)
+        found["success"] = success.mean(1).tolist()
+    found["normalized"] = (
+        None if reference is None else [reference.normalise(value) for value in found[metric]]
+    )
+    return found

@@ -29,6 +29,7 @@ from bfq.reporting.tables import (
 
 HEAD = ("Return", "Normalised score", "Seeds", "Training")
 CURVES = "Bold: mean over seeds. Shaded: its 95% interval. Faint: each seed. Dashed: mean return of the data."
+FRAMES = "The beginning of the first episode of the first member, after training."
 LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
 
 
@@ -37,6 +38,12 @@ def report_page(runs: Sequence[Run]) -> str:
     several = len(runs) > 1
     title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
     sections = [run_section(run, place, "h2" if several else "h1") for place, run in enumerate(runs, 1)]
+    top = [comparison_section(runs, title)] if several else []
+    return page(title, *top, *sections)
+
+
+def page(title: str, *parts: Markup) -> str:
+    """A whole page that needs nothing but itself."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -44,8 +51,7 @@ def report_page(runs: Sequence[Run]) -> str:
         tag("title", f"{title} · bfq"),
         tag("style", Markup(resources.files("bfq.reporting").joinpath("page.css").read_text("utf-8"))),
     )
-    top = [comparison_section(runs, title)] if several else []
-    return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *top, *sections)), lang='en')}"
+    return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *parts)), lang='en')}"
 
 
 def comparison_section(runs: Sequence[Run], title: str) -> Markup:
@@ -67,8 +73,9 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
         tiles(table),
         tag("h3", table.title),
         *_scores(table),
-        *_figure("Learning curves", learning_curves(run), CURVES),
-        *_figure("Training", losses(run), LOSSES),
+        *figure("The policy at work", run.frames, FRAMES),
+        *figure("Learning curves", learning_curves(run), CURVES),
+        *figure("Training", losses(run), LOSSES),
         tag("h3", "How it was evaluated"),
         tag("p", prose.protocol(run)),
         tag("h3", "Data"),
@@ -96,6 +103,15 @@ def facts(values: Mapping[str, str]) -> Markup:
     """Names and what they are."""
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in values.items()]
     return tag("table", tag("tbody", *rows), class_="facts")
+
+
+def figure(title: str, png: bytes | None, caption: str) -> list[Markup]:
+    """A picture under its title, with words beneath; nothing where there is none."""
+    if png is None:
+        return []
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    image = tag("img", src=source, alt=f"{title}. {caption}")
+    return [tag("h3", title), tag("figure", image, tag("figcaption", caption))]
 
 
 def _shown(row: ScoreRow) -> tuple[str, Summary | None]:
@@ -148,11 +164,3 @@ def _over_tasks(methods: Sequence[Aggregate]) -> list[Markup]:
         "Interquartile mean of the normalised scores of all seeds, with a 95% stratified bootstrap interval."
     )
     return [tag("h3", "Over tasks"), facts(told), tag("p", words, class_="quiet small")]
-
-
-def _figure(title: str, png: bytes | None, caption: str) -> list[Markup]:
-    if png is None:
-        return []
-    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    image = tag("img", src=source, alt=f"{title}. {caption}")
-    return [tag("h3", title), tag("figure", image, tag("figcaption", caption))]

@@ -118,6 +118,12 @@ class Run:
     baselines: tuple["Run", ...] = ()
 
     @property
+    def frames(self) -> bytes | None:
+        """A PNG of the policy at work, where one was made."""
+        path = self.folder / "frames.png"
+        return path.read_bytes() if path.is_file() else None
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """The members by their overrides, in the order in which these first appear."""
         places: dict[str, list[int]] = {}

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from bfq.errors import BadInput, DiskTrouble
-from bfq.training.files import read_json, write_bytes, write_json
+from bfq.files import read_json, write_bytes, write_json
 
 Say = Callable[[str], None]
 

@@ -1,6 +1,6 @@
 """A check between chunks that stops a diverging run with its cause."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,11 @@ class Health:
     rewards.
     """
 
-    def __init__(self, rewards: Floats, discounts: Floats, members: list[str]):
+    def __init__(self, rewards: Sequence[float], discounts: Floats, members: list[str]):
+        """`rewards` are the smallest and the largest that the critics see, or all of them."""
         horizon = 1.0 / np.maximum(1.0 - discounts, 1e-6)
-        low = min(float(rewards.min()), 0.0) * horizon
-        high = max(float(rewards.max()), 0.0) * horizon
+        low = min(*rewards, 0.0) * horizon
+        high = max(*rewards, 0.0) * horizon
         self._bounds = np.stack([low, high])
         slack = np.maximum(high - low, 10.0)
         self._low, self._high = low - slack, high + slack

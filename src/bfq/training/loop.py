@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
+from bfq.training.feeding import Feed
 from bfq.training.health import Diverged, Health
-from bfq.training.population import Population, Program, Rows, initial_states
+from bfq.training.population import Population, Program, initial_states
 from bfq.training.progress import Reporter
 from bfq.training.trackers import JsonLines, Tracker
 
@@ -140,7 +141,7 @@ class Loop:
     def __init__(
         self,
         population: Population,
-        rows: Rows,
+        feed: Feed,
         plan: Plan,
         folder: Path,
         health: Health,
@@ -148,7 +149,7 @@ class Loop:
         trackers: list[Tracker],
         say: Say,
     ):
-        self._population, self._rows, self._plan = population, rows, plan
+        self._population, self._feed, self._plan = population, feed, plan
         self._checkpoints, self._health, self._evaluate = folder / "checkpoints", health, evaluate
         self._trackers, self._say, self._warned = trackers, say, False
         self._start = self._restore()
@@ -163,10 +164,10 @@ class Loop:
         return self._start.step
 
     def _restore(self) -> Checkpoint:
-        shapes = jax.eval_shape(lambda: initial_states(self._population, self._rows.spec))
+        shapes = jax.eval_shape(lambda: initial_states(self._population, self._feed.spec))
         found = latest_checkpoint(self._checkpoints, shapes, self._say)
         if found is None:
-            return Checkpoint(0, initial_states(self._population, self._rows.spec), {})
+            return Checkpoint(0, initial_states(self._population, self._feed.spec), {})
         return found
 
     def run(self, reporter: Reporter, stop: Callable[[], int]) -> Outcome:
@@ -176,11 +177,13 @@ class Loop:
         try:
             while step < plan.steps:
                 length = min(plan.chunk, plan.steps - step)
+                rows = self._feed.take(step, length)
                 if length not in programs:
                     programs[length] = Program(self._population, length)
-                    programs[length].compile(states, self._rows)
+                    programs[length].compile(states, rows)
                 began = time.monotonic()
-                states, chunk = programs[length](states, self._rows, jnp.int32(step))
+                states, chunk = programs[length](states, rows, jnp.int32(step))
+                self._prepare(step + length)
                 metrics = {name: np.asarray(values) for name, values in chunk.items()}
                 self._clock.add(time.monotonic() - began, length)
                 self._watch(metrics, step)
@@ -196,6 +199,11 @@ class Loop:
             self._lines.close()
             for tracker in self._trackers:
                 tracker.close()
+
+    def _prepare(self, step: int) -> None:
+        """While the device computes, what comes next is fetched."""
+        if step < self._plan.steps:
+            self._feed.prepare(step, min(self._plan.chunk, self._plan.steps - step))
 
     def _watch(self, metrics: dict[str, npt.NDArray[Any]], step: int) -> None:
         try:

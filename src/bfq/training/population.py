@@ -42,20 +42,37 @@ class Rows:
 
     def batch(self, index: Int[Array, " b"]) -> Batch:
         """The transitions of these rows."""
-        s, a = self.spec
-        rows = self.packed[index]
-        observations, actions, following, rewards, masks = jnp.split(
-            rows, [s, s + a, 2 * s + a, 2 * s + a + 1], axis=-1
-        )
-        return Batch(observations, actions, rewards[:, 0], following, masks[:, 0])
+        return _unpacked(self.packed[index], self.spec)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["packed"], meta_fields=["spec"])
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """The batches of the next updates, drawn outside the program: for data too large for the device."""
+
+    packed: Float[Array, "c m b d"]
+    spec: Spec
+
+
+def _unpacked(rows: Float[Array, "b d"], spec: Spec) -> Batch:
+    s, a = spec
+    observations, actions, following, rewards, masks = jnp.split(
+        rows, [s, s + a, 2 * s + a, 2 * s + a + 1], axis=-1
+    )
+    return Batch(observations, actions, rewards[:, 0], following, masks[:, 0])
+
+
+def side_by_side(arrays: dict[str, npt.NDArray[np.float32]]) -> tuple[npt.NDArray[np.float32], Spec]:
+    """Prepared transitions as rows of one array."""
+    order = ("observations", "actions", "next_observations", "rewards", "masks")
+    columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order]
+    return np.concatenate(columns, axis=1), Spec(columns[0].shape[1], columns[1].shape[1])
 
 
 def pack(arrays: dict[str, npt.NDArray[np.float32]]) -> Rows:
     """Puts prepared transitions on the device."""
-    order = ("observations", "actions", "next_observations", "rewards", "masks")
-    columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order]
-    spec = Spec(columns[0].shape[1], columns[1].shape[1])
-    return Rows(jnp.asarray(np.concatenate(columns, axis=1)), spec)
+    packed, spec = side_by_side(arrays)
+    return Rows(jnp.asarray(packed), spec)
 
 
 def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> tuple[Member, ...]:
@@ -100,31 +117,64 @@ class Program:
         self._population = population
         self._run: Any = jax.jit(partial(_chunk, population.agent, length), donate_argnums=0)
 
-    def compile(self, states: Any, rows: Rows) -> None:
+    def compile(self, states: Any, rows: Rows | Batches) -> None:
         """Compiles now, so that the first call takes no longer than the others."""
         self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
 
     def __call__(
-        self, states: Any, rows: Rows, start: Int[Array, ""]
+        self, states: Any, rows: Rows | Batches, start: Int[Array, ""]
     ) -> tuple[Any, dict[str, Float[Array, "c m"]]]:
         """The states after the updates from `start` on, and the metrics of each; `states` is used up."""
         return self._run(*self._arguments(states, rows, start))
 
-    def _arguments(self, states: Any, rows: Rows, start: Int[Array, ""]) -> tuple[Any, ...]:
+    def _arguments(self, states: Any, rows: Rows | Batches, start: Int[Array, ""]) -> tuple[Any, ...]:
         return states, self._population.keys, self._population.configs, rows, start
 
 
+def _keys(key: Key[Array, ""], step: Int[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""]]:
+    """The keys of an update's batch and of the update itself."""
+    batch_key, update_key = jax.random.split(jax.random.fold_in(key, step + 1))
+    return batch_key, update_key
+
+
+def _draw(batch_key: Key[Array, ""], size: int, rows: int) -> Int[Array, " b"]:
+    return jax.random.randint(batch_key, (size,), 0, rows)
+
+
+@partial(jax.jit, static_argnames=("length", "size", "rows"))
+def drawn(
+    keys: Key[Array, " m"], start: Int[Array, ""], *, length: int, size: int, rows: int
+) -> Int[Array, "c m b"]:
+    """The rows that the program would draw for its next updates."""
+
+    def one(step: Array, key: Key[Array, ""]) -> Array:
+        return _draw(_keys(key, step)[0], size, rows)
+
+    over_members = jax.vmap(one, in_axes=(None, 0))
+    return jax.vmap(over_members, in_axes=(0, None))(start + jnp.arange(length), keys)
+
+
 def _chunk(
-    agent: Agent, length: int, states: Any, keys: Any, configs: Any, rows: Rows, start: Int[Array, ""]
+    agent: Agent,
+    length: int,
+    states: Any,
+    keys: Any,
+    configs: Any,
+    rows: Rows | Batches,
+    start: Int[Array, ""],
 ) -> Any:
-    def member_update(state: Any, key: Any, config: Any, step: Array) -> Any:
-        batch_key, update_key = jax.random.split(jax.random.fold_in(key, step + 1))
-        index = jax.random.randint(batch_key, (config.batch_size,), 0, len(rows.packed))
-        return agent.update(state, rows.batch(index), update_key, config)
+    def member_update(state: Any, key: Any, config: Any, step: Array, given: Any) -> Any:
+        batch_key, update_key = _keys(key, step)
+        if isinstance(rows, Rows):
+            batch = rows.batch(_draw(batch_key, config.batch_size, len(rows.packed)))
+        else:
+            batch = _unpacked(given, rows.spec)
+        return agent.update(state, batch, update_key, config)
 
-    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None))
+    given = rows.packed if isinstance(rows, Batches) else None
+    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None, None if given is None else 0))
 
-    def update(states: Any, step: Array) -> Any:
-        return every_member(states, keys, configs, step)
+    def update(states: Any, xs: tuple[Array, Array | None]) -> Any:
+        return every_member(states, keys, configs, *xs)
 
-    return jax.lax.scan(update, states, start + jnp.arange(length))
+    return jax.lax.scan(update, states, (start + jnp.arange(length), given))

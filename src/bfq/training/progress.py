@@ -2,11 +2,18 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Column
 
 
@@ -21,8 +28,16 @@ class Reporter:
     The speed is measured from the first report on, when compiling is over.
     """
 
-    def __init__(self, title: str, steps: int, done: int, console: Console):
-        self._title, self._steps, self._console = title, steps, console
+    def __init__(
+        self,
+        title: str,
+        steps: int,
+        done: int,
+        console: Console,
+        unit: str = "steps",
+        wait: str = "compiling",
+    ):
+        self._title, self._steps, self._console, self._unit = title, steps, console, unit
         self._first: tuple[float, int] | None = None
         self._said = time.monotonic()
         self._bar = Progress(
@@ -34,19 +49,19 @@ class Reporter:
             console=console,
             expand=True,
         )
-        self._task = self._bar.add_task(title, total=steps, completed=done, rate="compiling", losses="")
+        self._task = self._bar.add_task(title, total=steps, completed=done, rate=wait, losses="")
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tells the state after `step` updates."""
         now = time.monotonic()
         self._first = self._first or (now, step)
         rate = (step - self._first[1]) / max(now - self._first[0], 1e-9)
-        left = f"{rate:.0f} steps/s  {(self._steps - step) / rate:.0f} s left" if rate > 0 else "…"
+        left = f"{rate:.0f} {self._unit}/s  {(self._steps - step) / rate:.0f} s left" if rate > 0 else "…"
         if self._console.is_terminal:
             self._bar.update(self._task, completed=step, rate=left, losses=_brief(metrics))
         elif now - self._said > 10.0 or step == self._steps:
             self._said = now
-            line = f"{self._title}: {step}/{self._steps}  {left}  {_brief(metrics)}"
+            line = f"{self._title}: {step}/{self._steps}  {left}  {_brief(metrics)}".rstrip()
             self._console.print(line, soft_wrap=True, highlight=False)
 
     def start(self) -> None:
@@ -63,7 +78,30 @@ class Reporter:
 @contextmanager
 def reporting(title: str, steps: int, done: int, quiet: bool = False) -> Iterator[Reporter]:
     """A reporter on standard error for the length of a run."""
-    reporter = Reporter(title, steps, done, Console(file=sys.stderr, quiet=quiet))
+    with _shown(Reporter(title, steps, done, Console(file=sys.stderr, quiet=quiet))) as reporter:
+        yield reporter
+
+
+@contextmanager
+def data_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A reporter on standard error while data is made; it is told how many rows there are."""
+    console = Console(file=sys.stderr)
+    with _shown(Reporter(title, total, 0, console, unit="rows", wait="starting")) as reporter:
+        yield lambda rows: reporter.show(rows, {})
+
+
+@contextmanager
+def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on standard error while a file is fetched, told the bytes there are and, if known, all."""
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def _shown(reporter: Reporter) -> Iterator[Reporter]:
     reporter.start()
     try:
         yield reporter

@@ -52,9 +52,12 @@ def make_folder(path: Path) -> None:
         raise BadInput(f"cannot write to the folder {path}: {getattr(error, 'strerror', error)}.") from error
 
 
+TRAINING = "another process is training in {folder}: wait for it or choose another --out."
+
+
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds a run folder for one process; the lock goes with the process, however it ends."""
+def locked(folder: Path, refusal: str = TRAINING) -> Iterator[None]:
+    """Holds a folder for one process; the lock goes with the process, however it ends."""
     try:
         file = (folder / ".lock").open("w")
     except OSError as error:
@@ -63,7 +66,5 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise BadInput(
-                f"another process is training in {folder}: wait for it or choose another --out."
-            ) from error
+            raise BadInput(refusal.format(folder=folder)) from error
         yield

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,9 @@ class Weights:
     def gaussian(self, observations: Floats) -> tuple[Floats, Floats]:
         """(μ(s), log σ(s)) before the squash."""
         a = self.arrays
-        x = observations
+        # Ant policies of D4RL's time also take 84 contact forces, which were always 0.
+        missing = a["hidden_0_w"].shape[0] - observations.shape[-1]
+        x = np.pad(observations, [(0, 0)] * (observations.ndim - 1) + [(0, missing)])
         if "obs_mean" in a:
             spread: Floats = np.maximum(a["obs_std"], 1e-6)  # 0 for numbers that never change
             x = (x - a["obs_mean"]) / spread
@@ -70,8 +73,11 @@ def load(path: Path) -> Weights:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name].astype(np.float32) for name in file.files if name != "meta"}
             meta = json.loads(str(file["meta"]))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise BadInput(f"{path} is no weight file of a policy: {error}") from error
+    needed = {"hidden_0_w", "hidden_0_b", "mean_w", "mean_b"}
+    if not isinstance(meta, dict) or needed - set(arrays) or not {"log_std", "log_std_w"} & set(arrays):
+        raise BadInput(f"{path} is no weight file of a policy: arrays are missing in it.")
     if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
         raise BadInput(f"{path} does not say its activation (relu, tanh) and squash (tanh, none).")
     return Weights(arrays, meta)

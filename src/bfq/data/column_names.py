@@ -1,0 +1,132 @@
+"""Which column of a file is what: as the user says, by our own names, or by names in common use."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bfq.data.defects import refuse
+from bfq.errors import unknown
+
+MATRICES = ("observations", "actions", "next_observations")
+NONE = "none"  # after =, says that the file has no such column
+# The first name of each is ours; the others are common elsewhere.
+NAMES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "observation", "obs", "states", "state"),
+    "actions": ("actions", "action", "acts", "act"),
+    "rewards": ("rewards", "reward", "rews", "rew"),
+    "next_observations": (
+        "next_observations", "next_observation", "next_obs", "new_obs", "obs_next", "next_states",
+        "next_state", "new_states", "new_state",
+    ),
+    "terminals": ("terminals", "terminal", "terminated", "terminateds", "terminations", "termination"),
+    "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncation", "truncateds"),
+    "dones": ("dones", "done"),
+    "episode_ids": (
+        "episode_ids", "episode_id", "episodes", "episode", "trajectory_ids", "trajectory_id", "trajectory",
+        "traj_id", "traj", "eps_id",
+    ),
+    "episode_lengths": ("episode_lengths", "trajectory_lengths", "path_lengths", "traj_lengths"),
+    "episode_starts": ("episode_starts", "episode_start", "is_first"),
+}  # fmt: skip
+NEEDED = ("observations", "actions", "rewards")
+Theirs = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The columns to read for each of our words, and what was recognised without being told."""
+
+    columns: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+def choose(file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None = None) -> Chosen:
+    """Finds our columns among a file's names; the mapping goes first, then our names, then common ones."""
+    told = dict(mapping or {})
+    for word in told:
+        if word not in NAMES:
+            raise unknown("name before = in the mapping", word, NAMES)
+    columns = {word: _told(word, theirs, names) for word, theirs in told.items() if theirs != NONE}
+    taken = {name for chosen in columns.values() for name in chosen}
+    free = [name for name in names if name not in taken]
+    recognised = []
+    for word in NAMES:
+        found = _recognised(word, free) if word not in told else ()
+        if found:
+            columns[word] = found
+            if found[0] not in (word, f"{word}_0"):
+                recognised.append(f"{_short(found)} as {word}")
+    for word in NEEDED:
+        if word not in columns:
+            held = ", ".join(sorted(set(filter(None, names)))[:20]) or "nothing"
+            raise refuse("missing-column", f"{file} has no {word}: it holds {held}")
+    _once(columns, names)
+    notes = (f"Took {', '.join(recognised)}, by their names.",) if recognised else ()
+    return Chosen(columns, notes)
+
+
+def _told(word: str, theirs: Theirs, names: Sequence[str]) -> tuple[str, ...]:
+    """A column's name, a prefix of numbered columns, or several of these joined by +."""
+    if isinstance(theirs, str) and theirs in names:
+        return (theirs,)
+    parts = theirs.split("+") if isinstance(theirs, str) else list(theirs)
+    found: list[str] = []
+    for part in parts:
+        exact = (part,) if part in names else _numbered(part, names)
+        if not exact:
+            known = [name for name in names if name] or ["nothing"]
+            raise refuse("unknown-column", str(unknown("column", part, known)).rstrip("?."))
+        found.extend(exact)
+    if len(found) > 1 and word not in MATRICES:
+        several = ", ".join(found[:5])
+        raise refuse("ambiguous-columns", f"{word} are one column, but {several} are {len(found)}")
+    return tuple(found)
+
+
+def _recognised(word: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The column that has one of the names of a word; our own name goes before the others."""
+    lower = {name.strip().lower(): name for name in reversed(names) if name}
+    found = []
+    for synonym in NAMES[word]:
+        exact = (lower[synonym],) if synonym in lower else ()
+        numbered = _numbered(synonym, list(lower)) if word in MATRICES and not exact else ()
+        several = exact or tuple(lower[name] for name in numbered)
+        if several and synonym == word:
+            return several
+        if several:
+            found.append(several)
+    if len(found) > 1:
+        told = " and ".join(_short(several) for several in found)
+        raise refuse("ambiguous-columns", f"{told} could all be {word}")
+    return found[0] if found else ()
+
+
+def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns prefix0, prefix1, … (or prefix_0, prefix[0], …) in the order of their numbers."""
+    pattern = re.compile(rf"{re.escape(prefix)}[_.\[ ]?(\d{{1,6}})\]?")
+    matches = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    numbers = [number for number, _ in sorted(matches)]
+    if not numbers:
+        return ()
+    expected = list(range(numbers[0], numbers[0] + len(numbers)))
+    if len(set(numbers)) < len(numbers):
+        raise refuse("column-twice", f"two of the columns {prefix}… have the same number")
+    if numbers != expected or numbers[0] > 1:
+        gap = 0 if numbers[0] > 1 else next(n for n, m in zip(expected, numbers, strict=True) if n != m)
+        raise refuse("columns-with-gaps", f"among the columns {prefix}… number {gap} is missing")
+    return tuple(name for _, name in sorted(matches))
+
+
+def _short(columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
+
+
+def _once(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    uses: dict[str, str] = {}
+    for word, chosen in columns.items():
+        for name in chosen:
+            if name in uses:
+                raise refuse("column-twice", f"the column {name} is used for {uses[name]} and for {word}")
+            if list(names).count(name) > 1:
+                raise refuse("column-twice", f"several columns have the name {name}")
+            uses[name] = word

@@ -1,0 +1,265 @@
+"""D4RL's HDF5 files: one long log of rows, from which transitions are made by D4RL's own rule.
+
+Row i of N gives (obs[i], act[i], rew[i], obs[i+1], terminals[i]) for i = 0 … N−2, and a row with timeouts[i]
+gives none: its successor was not logged. This is the rule behind the published results. (Later versions of
+D4RL take next_observations where a file has them, which changes terminal rows only, and else drop terminal
+rows, which would take every reward from AntMaze.)
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.defects import refuse
+from bfq.data.hdf5 import names_in, read_arrays
+from bfq.data.logged import Flags, Rows
+from bfq.errors import BadInput
+from bfq.files import write_bytes
+
+NEEDED = ("observations", "actions", "rewards", "terminals")
+COLUMNS = (*NEEDED, "timeouts", "next_observations", "action_low", "action_high")
+ROUNDING = 2e-4  # beyond ±1, what from_arrays takes for rounding
+CLIPPED = 2.0  # D4RL's simulators clip actions to ±1, so a log of people's actions may reach a little beyond
+INFOS = "infos/"
+STATE = ("qpos", "qvel")
+SAME = 1e-6  # observations nearer than this are the same
+MAZES = {"u-maze": "umaze", "big-maze": "medium", "hardest-maze": "large"}
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def read(path: Path, episode_steps: int | None = None, name: str | None = None) -> Dataset:
+    """The transitions of a D4RL file, row for row as D4RL makes them.
+
+    A file without `timeouts` needs `episode_steps`, the length at which an episode is cut off.
+
+    An episode ends with a terminal row, with the row before a time-out row, and with the last row: just where
+    IQL finds an end by a terminal or by obs[i+1] ≠ next_obs[i]. AntMaze marks every row at the goal as
+    terminal while the log goes on, so each of these after the first is an episode of one row.
+    """
+    arrays = _arrays(path)
+    notes = list(_clip(arrays))
+    terminal, timeouts = _flags(arrays, "terminals"), _timeouts(arrays, episode_steps, path.name)
+    kept = np.flatnonzero(~timeouts[:-1])
+    if len(kept) == 0:
+        raise BadInput(f"{path.name} has {_rows(len(timeouts))} and no transition: no row has a successor.")
+    cut = np.append(timeouts[1:], False)  # the row before a dropped one is the last of its episode
+    infos, unflagged = _infos(arrays), _unflagged_ends(arrays, kept[~terminal[kept]])
+    notes += [*_repair_states(infos, arrays["observations"]), *_notes(terminal, kept, unflagged)]
+    dataset = from_arrays(
+        arrays["observations"][kept],
+        arrays["actions"][kept],
+        arrays["rewards"][kept],
+        terminal[kept],
+        (cut & ~terminal)[kept],
+        arrays["observations"][kept + 1],
+        infos={key: column[kept] for key, column in infos.items()},
+        action_low=arrays.get("action_low", -1.0),
+        action_high=arrays.get("action_high", 1.0),
+        name=name or task_name(path),
+        source=f"file {path.name} in D4RL's layout",
+    )
+    return replace(dataset, notes=(*notes, *dataset.notes))
+
+
+def is_d4rl(path: Path) -> bool:
+    """Whether a file has D4RL's arrays and one of its marks, so that D4RL's rule is meant.
+
+    A file with timeouts and next_observations but no infos or metadata is a plain table: it has lost no
+    successor, so none of its rows need be dropped.
+    """
+    try:
+        names = set(names_in(path))
+    except BadInput:
+        return False
+    marked = any(name.startswith((INFOS, "metadata/")) for name in names)
+    return names.issuperset(NEEDED) and (marked or ("timeouts" in names and "next_observations" not in names))
+
+
+def task_name(path: Path) -> str:
+    """The task a file of D4RL is for, such as halfcheetah-medium-v2 for halfcheetah_medium-v2.hdf5."""
+    maze = re.fullmatch(
+        r"Ant_maze_(?P<maze>[a-z-]+)_noisy_multistart_(True|False)_multigoal_(?P<many>True|False)_sparse"
+        r"(?P<fixed>_fixed)?",
+        path.stem,
+    )
+    if not maze or maze["maze"] not in MAZES:
+        return path.stem.replace("_", "-")
+    kind = "-diverse" if maze["many"] == "True" else "-play"
+    if maze["maze"] == "u-maze":  # whose plain kind has no word
+        kind = kind.removesuffix("-play")
+    return f"antmaze-{MAZES[maze['maze']]}{kind}-{'v2' if maze['fixed'] else 'v0'}"
+
+
+def write(dataset: Dataset, path: Path) -> None:
+    """Writes a dataset as a file in D4RL's layout, whole or not at all.
+
+    Every row is written. D4RL's rule, and so `read`, then leaves out the rows that end in a time-out and the
+    last row, though their next observations are in the file.
+    """
+    columns = {
+        "observations": dataset.observations,
+        "actions": dataset.actions,
+        "rewards": dataset.rewards,
+        "next_observations": dataset.next_observations,
+        "terminals": dataset.masks == 0,
+        "timeouts": dataset.episode_ends & (dataset.masks == 1),
+        "action_low": dataset.action_low,
+        "action_high": dataset.action_high,
+        **{INFOS + name: column for name, column in dataset.infos.items()},
+    }
+    image = BytesIO()
+    with h5py.File(image, "w") as file:
+        for name, column in columns.items():
+            file[name] = column
+    write_bytes(path, image.getvalue())
+
+
+def _arrays(path: Path) -> Arrays:
+    held = names_in(path)
+    infos = [name for name in held if name.startswith(INFOS)]
+    arrays = read_arrays(path, [*COLUMNS, *infos])
+    for needed in NEEDED:
+        if needed not in arrays:
+            raise BadInput(
+                f"{path.name} has no {needed}: it holds {', '.join(held[:12]) or 'nothing'}; a D4RL file has "
+                f"{', '.join(NEEDED)}."
+            )
+        if arrays[needed].ndim == 0 or arrays[needed].dtype.kind not in "fiub":
+            raise BadInput(f"{needed} in {path.name} are not rows of numbers.")
+    if arrays["observations"].ndim != 2:
+        raise refuse("wrong-shape", f"observations have shape {arrays['observations'].shape}")
+    lengths = {name: len(arrays[name]) for name in NEEDED}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise refuse("different-lengths", f"the columns of {path.name} differ in length ({told})")
+    return arrays
+
+
+def _flags(arrays: Arrays, name: str) -> Flags:
+    """A column of 0 and 1, of whatever type and shape the file has it in."""
+    column, size = arrays[name], len(arrays["rewards"])
+    if column.shape not in ((size,), (size, 1)) or column.dtype.kind not in "fiub":
+        raise refuse("wrong-shape", f"{name} have shape {column.shape} and type {column.dtype}")
+    if not np.isin(column, (0, 1)).all():
+        raise refuse("not-a-flag", f"{name} must be 0 or 1")
+    return column.reshape(-1).astype(bool)
+
+
+def _clip(arrays: Arrays) -> Iterator[str]:
+    """Clips actions a little beyond ±1, as D4RL's simulators do, unless the file tells its own range."""
+    actions = np.abs(arrays["actions"])
+    most = float(actions.max(initial=0))
+    if "action_low" in arrays or "action_high" in arrays or not 1 + ROUNDING < most < np.inf:
+        return
+    if most > CLIPPED:
+        raise BadInput(
+            f"actions reach {most:.4g}, but those of D4RL lie within ±1: store their true range in the file "
+            "as action_low and action_high."
+        )
+    beyond = int((actions > 1 + ROUNDING).reshape(len(actions), -1).any(1).sum())
+    arrays["actions"] = np.clip(arrays["actions"], -1.0, 1.0)
+    yield f"Actions of {_rows(beyond)}, up to ±{most:.3g}, were clipped to ±1, as D4RL's simulators do."
+
+
+def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
+    """The rows that end an episode by its length: by the file's own flags, or counted from its first row.
+
+    (D4RL begins to count at 1 after a terminal, which cuts such episodes a row early and joins two of them.)
+    """
+    if "timeouts" in arrays:
+        return _flags(arrays, "timeouts")
+    if episode_steps is None or episode_steps < 1:
+        raise BadInput(
+            f"{file} has no timeouts: give episode_steps, the number of steps at which an episode is cut off."
+        )
+    rows = np.arange(len(arrays["rewards"]))
+    begins = np.append(True, _flags(arrays, "terminals")[:-1])[: len(rows)]
+    step = rows - np.maximum.accumulate(np.where(begins, rows, 0))
+    return (step + 1) % episode_steps == 0
+
+
+def _infos(arrays: Arrays) -> Arrays:
+    """The extra columns with one row a step; qpos for infos/qpos."""
+    found = {key.removeprefix(INFOS): array for key, array in arrays.items() if key.startswith(INFOS)}
+    rows = {key: array for key, array in found.items() if array.shape[:1] == arrays["rewards"].shape[:1]}
+    return {
+        key: array
+        for key, array in rows.items()
+        if array.dtype.kind in "fiub" and key.replace("_", "").isalnum()
+    }
+
+
+def _repair_states(infos: Arrays, observations: npt.NDArray[Any]) -> Iterator[str]:
+    """Sees to it that qpos and qvel are the state before the row's action, or leaves them out."""
+    state = _state(infos)
+    if state is None:
+        return
+    moved = (observations[1:] != observations[:-1]).any(1)
+    still = (state[1:] == state[:-1]).all(1)
+    if moved.mean() > 0.5 and still[moved].mean() > 0.5:
+        del infos["qpos"], infos["qvel"]
+        yield "infos/qpos and infos/qvel were left out: they stand still while the observations move."
+    elif _is_late(state, observations):
+        shapes, cut = [infos[key].shape for key in STATE], infos["qpos"][0].size
+        infos["qpos"] = observations[:, :cut].reshape(shapes[0])
+        infos["qvel"] = observations[:, cut:].reshape(shapes[1])
+        yield (
+            "infos/qpos and infos/qvel are a row late in the file, the state after the action: they were "
+            "taken from the observations, which hold the whole state."
+        )
+
+
+def _state(infos: Arrays) -> npt.NDArray[Any] | None:
+    if not infos.keys() >= set(STATE):
+        return None
+    return np.concatenate([infos[key].reshape(len(infos[key]), -1) for key in STATE], axis=1)
+
+
+def _is_late(state: npt.NDArray[Any], observations: npt.NDArray[Any]) -> bool:
+    """Whether row i holds the state that observation i + 1 shows, as in AntMaze."""
+    if state.shape != observations.shape:
+        return False
+    now, late = (state[:-1] == observations[:-1]).all(1), (state[:-1] == observations[1:]).all(1)
+    return bool(late.mean() > 0.5 > now.mean())
+
+
+def _unflagged_ends(arrays: Arrays, rows: Rows) -> Rows:
+    """Rows that no flag ends, though another observation came next than the row below has."""
+    observations, state = arrays["observations"], _state(_infos(arrays))
+    late = state if state is not None and _is_late(state, observations) else None
+    after = arrays.get("next_observations", late)
+    if after is None or after.shape != observations.shape or after.dtype.kind not in "fiub":
+        return rows[:0]
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its row
+        return rows[np.abs(after[rows] - observations[rows + 1]).max(1) > SAME]
+
+
+def _notes(terminal: Flags, kept: Rows, unflagged: Rows) -> Iterator[str]:
+    yield (
+        f"{len(kept)} of {len(terminal)} rows are transitions by D4RL's rule: "
+        f"{_rows(len(terminal) - 1 - len(kept))} with a time-out and the last row have no logged successor."
+    )
+    if len(unflagged):
+        yield (
+            f"Another episode begins after {_rows(len(unflagged))} (first: row {unflagged[0]} of the file) "
+            "that the file does not flag as ends; they are kept, as D4RL keeps them."
+        )
+    repeated = int((terminal[kept] & terminal[kept - 1] & (kept > 0)).sum())
+    if repeated:
+        yield (
+            f"Terminal rows right after another: {repeated}. The log goes on past the goal, and each of them "
+            "counts as an episode of its own."
+        )
+
+
+def _rows(number: int) -> str:
+    return f"{number} row{'s' * (number != 1)}"

@@ -1,0 +1,214 @@
+"""CSV files, plain or gzipped: read fast, and read once more with care where something is wrong.
+
+The first line holds the names; cells are separated by commas, semicolons or tabs. Where pyarrow is installed
+it reads the file, otherwise NumPy does; the numbers are the same.
+"""
+
+import csv
+import gzip
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.defects import refuse
+from bfq.errors import BadInput
+
+Arrays = dict[str, npt.NDArray[Any]]
+SEPARATORS = ",;\t"
+TRUTH = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the first two lines tell."""
+
+    names: list[str]
+    kinds: list[str]  # number, truth or text, by the first row
+    separator: str
+
+
+def has_pyarrow() -> bool:
+    """Whether the faster reader is installed."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def names_in(path: Path) -> list[str]:
+    """The names in the first line."""
+    return _head(path).names
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> Arrays:
+    """The columns of these names: numbers as float64, words as text."""
+    head = _head(path)
+    places = [head.names.index(name) for name in names]
+    columns = _by_pyarrow(path, head, places) if has_pyarrow() else None
+    if columns is None:
+        columns = _by_numpy(path, head, places)
+    return dict(zip(names, columns, strict=True))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """The lines of the file as text; a mark that some programs put before the first name is passed over."""
+    try:
+        if path.suffix.lower() == ".gz":
+            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
+                yield file
+        else:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                yield file
+    except BadInput:
+        raise
+    except UnicodeDecodeError as error:
+        raise refuse("unreadable-file", f"{path.name} is not a readable CSV file (not UTF-8)") from error
+    except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
+        told = str(error).split("\n")[0] or type(error).__name__
+        raise refuse("unreadable-file", f"{path.name} is not a readable CSV file ({told})") from error
+
+
+def _head(path: Path) -> Head:
+    with _opened(path) as file:
+        line = file.readline()
+        separator = max(SEPARATORS, key=line.count)
+        names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        if not any(names) or all(_kind(name) != "text" for name in names):
+            begin = line.strip()[:40]
+            raise refuse("no-header", f"the first line of {path.name}, {begin!r}, holds no names")
+        first = next((row for row in csv.reader(file, delimiter=separator) if row), None)
+    if first is None:
+        raise refuse("no-rows", f"there is no row below the names in {path.name}")
+    kinds = [_kind(cell.strip()) for cell in first] + ["number"] * (len(names) - len(first))
+    return Head(names, kinds[: len(names)], separator)
+
+
+def _kind(cell: str) -> str:
+    """What a cell holds; an empty one was meant to hold a number, and a number with a comma as well."""
+    if cell.lower() in TRUTH:
+        return "truth"
+    return "number" if _is_number(cell) or not cell or _has_comma(cell) else "text"
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_comma(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell) is not None
+
+
+def _by_pyarrow(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]] | None:
+    """The columns, or None where anything is unusual: the careful reader then says what it is."""
+    import pyarrow as pa
+    from pyarrow import csv as reader
+
+    types = {"number": pa.float64(), "truth": pa.bool_(), "text": pa.string()}
+    labels = [str(place) for place in range(len(head.names))]  # names may be there twice
+    try:
+        table = reader.read_csv(
+            path,
+            reader.ReadOptions(column_names=labels, skip_rows=1),
+            reader.ParseOptions(delimiter=head.separator),
+            reader.ConvertOptions(
+                include_columns=[labels[place] for place in dict.fromkeys(places)],
+                column_types={labels[place]: types[head.kinds[place]] for place in places},
+                null_values=[],
+                true_values=["true", "True", "TRUE"],
+                false_values=["false", "False", "FALSE"],
+            ),
+        )
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return [_plain(table[labels[place]].to_numpy()) for place in places]
+
+
+def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return column.astype(np.str_) if column.dtype.kind == "O" else column
+
+
+def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:
+    texts = [place for place in places if head.kinds[place] == "text"]
+    numbers = [place for place in places if head.kinds[place] != "text"]
+    truths: dict[int | str, Any] = {place: _truth for place in numbers if head.kinds[place] == "truth"}
+    found = dict.fromkeys(places, np.zeros(0))
+    for group, dtype in ((numbers, np.float64), (texts, np.str_)):
+        if group:
+            table = _load(path, head, group, dtype, truths if dtype is np.float64 else {})
+            found.update({place: table[:, k] for k, place in enumerate(group)})
+    return [np.ascontiguousarray(found[place]) for place in places]
+
+
+def _load(
+    path: Path, head: Head, places: Sequence[int], dtype: type, converters: dict[int | str, Any]
+) -> npt.NDArray[Any]:
+    trouble: ValueError
+    with _opened(path) as file:
+        file.readline()
+        try:
+            return np.loadtxt(
+                _whole(file, head), dtype, comments=None, delimiter=head.separator, usecols=places, ndmin=2,
+                converters=converters or None, quotechar='"',
+            )  # fmt: skip
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:
+            trouble = error
+    raise _first_defect(path, head, places) or refuse(
+        "unreadable-file", f"{path.name} is not a readable CSV file ({trouble})"
+    ) from trouble
+
+
+def _whole(lines: IO[str], head: Head) -> Iterator[str]:
+    """The lines, as long as they have as many cells as the first: NumPy would take a longer one as it is."""
+    count = len(head.names) - 1
+    for line in lines:
+        if line.count(head.separator) != count and '"' not in line and line.strip():
+            raise ValueError("lines differ in their number of cells")
+        yield line
+
+
+def _truth(cell: str) -> float:
+    word = cell.strip().strip('"').lower()
+    return TRUTH[word] if word in TRUTH else float(cell)
+
+
+def _first_defect(path: Path, head: Head, places: Sequence[int]) -> BadInput | None:
+    """Goes through the file cell by cell until something is wrong with one."""
+    with _opened(path) as file:
+        reader = csv.reader(file, delimiter=head.separator)
+        next(reader)
+        number = -1
+        for cells in reader:
+            if not cells:
+                continue
+            number += 1
+            where = f"line {reader.line_num} of {path.name} (row {number}, counted from 0)"
+            if len(cells) != len(head.names):
+                count = len(head.names)
+                return refuse("ragged-row", f"{where} has {len(cells)} cells for {count} names")
+            for place in places:
+                found = _wrong_cell(cells[place].strip(), head, place, where)
+                if found:
+                    return found
+    return None
+
+
+def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | None:
+    name, kind = head.names[place], head.kinds[place]
+    if not cell:
+        return refuse("empty-cell", f"{where} has no value for {name}")
+    if kind == "text" or _is_number(cell) or (kind == "truth" and cell.lower() in TRUTH):
+        return None
+    if _has_comma(cell):
+        return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")
+    return refuse("text", f"{where} holds {cell[:30]!r} for {name}, not a number")

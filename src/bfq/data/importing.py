@@ -1,0 +1,60 @@
+"""Any file of transitions, recognised by what is in it; and several of them into one dataset kept here."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bfq.data import store
+from bfq.data.catalog import TASKS, Task
+from bfq.data.dataset import Dataset
+from bfq.data.hdf5 import ENDINGS
+from bfq.data.places import dataset_folder
+from bfq.errors import BadInput
+
+
+def read_any(
+    path: Path, task: Task | None = None, mapping: Mapping[str, str] | None = None, **bounds: Any
+) -> Dataset:
+    """The dataset in a file (npz, CSV, Parquet, HDF5) or in the folder of a Minari dataset.
+
+    `task` says what a published file is to be read as; without it, the file's own marks decide.
+    """
+    if path.is_dir():
+        from bfq.data import minari
+
+        return minari.read(path)
+    if task is not None and task.family == "ogbench":
+        from bfq.data import ogbench
+
+        return ogbench.read(path, task.like)
+    if path.suffix in ENDINGS and not mapping:
+        from bfq.data import d4rl
+
+        if task is not None or d4rl.is_d4rl(path):
+            return d4rl.read(path, task.episode_steps if task else None)
+    from bfq.data.tables import read_table
+
+    return read_table(path, mapping, **bounds)
+
+
+def import_files(
+    paths: Sequence[Path],
+    name: str,
+    mapping: Mapping[str, str] | None = None,
+    replace: bool = False,
+    **bounds: Any,
+) -> Dataset:
+    """Reads files one after the other, each in memory alone, into a dataset kept under `name`."""
+    folder, task = dataset_folder(name), TASKS.get(name)
+    if store.exists(folder) and not replace:
+        raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
+    notes: dict[str, None] = {}
+    with store.Writer(folder, replace=replace) as writer:
+        for path in paths:
+            piece = read_any(path, task, mapping, **bounds)
+            notes.update(dict.fromkeys(piece.notes))
+            writer.append(piece)
+        source = (
+            piece.source if len(paths) == 1 else f"{len(paths)} files, {paths[0].name} to {paths[-1].name}"
+        )
+        return writer.finish(name, source, tuple(notes), {"files": [path.name for path in paths]})

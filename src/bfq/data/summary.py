@@ -1,0 +1,121 @@
+"""What must be known of every number in a dataset, worked out in one pass, a chunk at a time."""
+
+import hashlib
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[Any]
+Columns = Mapping[str, Column]
+Doubles = npt.NDArray[np.float64]
+CHUNK = 1 << 16  # rows
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A fingerprint of all numbers, the return of every episode, and means and ranges."""
+
+    sha256: str
+    episode_returns: Doubles  # undiscounted, the last one included even if it is cut short
+    observation_mean: Doubles
+    observation_std: Doubles
+    reward_mean: float
+    reward_std: float
+    reward_low: float
+    reward_high: float
+
+
+def summarise(columns: Columns, constants: Columns) -> Summary:
+    """The summary of columns of equal length; `constants` only enter the fingerprint."""
+    fingerprint = Fingerprint()
+    observations, rewards = Moments(), Moments()
+    kept, low, high = [], np.inf, -np.inf
+    for chunk in chunks(columns):
+        fingerprint.add(chunk)
+        observations.add(chunk["observations"])
+        rewards.add(chunk["rewards"])
+        low, high = min(low, float(chunk["rewards"].min())), max(high, float(chunk["rewards"].max()))
+        kept.append(chunk["rewards"].astype(np.float64))
+    fingerprint.add(constants)
+    starts = np.flatnonzero(np.concatenate([[True], columns["episode_ends"][:-1]]))
+    returns = np.add.reduceat(np.concatenate(kept), starts)
+    return Summary(
+        fingerprint.hexdigest(),
+        returns,
+        observations.mean,
+        observations.std,
+        float(rewards.mean),
+        float(rewards.std),
+        low,
+        high,
+    )
+
+
+def chunks(columns: Columns, rows: int = CHUNK) -> Iterator[dict[str, Column]]:
+    """The columns in pieces that fit in memory."""
+    for begin in range(0, len(next(iter(columns.values()))), rows):
+        yield {name: np.asarray(column[begin : begin + rows]) for name, column in columns.items()}
+        forget(columns)
+
+
+def forget(columns: Columns) -> None:
+    """Gives back the memory of mapped files: each page that was read counts as ours until then."""
+    for mapped in {
+        id(m): m for m in (getattr(column, "_mmap", None) for column in columns.values()) if m
+    }.values():
+        if hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class Fingerprint:
+    """SHA-256 over the names, types, shapes and bytes of columns, however they are cut into pieces."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, Any] = {}
+        self._kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._rows: dict[str, int] = {}
+
+    def add(self, columns: Columns) -> None:
+        """Takes the next rows of each column."""
+        for name, column in columns.items():
+            self._digests.setdefault(name, hashlib.sha256()).update(np.ascontiguousarray(column).tobytes())
+            self._kinds[name] = (column.dtype.str, column.shape[1:])
+            self._rows[name] = self._rows.get(name, 0) + len(column)
+
+    def hexdigest(self) -> str:
+        """The same word for the same numbers."""
+        whole = hashlib.sha256()
+        for name, digest in self._digests.items():
+            whole.update(f"{name} {self._kinds[name]} {self._rows[name]} {digest.hexdigest()}\n".encode())
+        return whole.hexdigest()
+
+
+class Moments:
+    """Mean and population standard deviation of rows that arrive in pieces (Chan's update)."""
+
+    def __init__(self) -> None:
+        self._count, self._mean, self._squares = 0, np.zeros(()), np.zeros(())
+
+    def add(self, rows: Column) -> None:
+        """Takes some more rows."""
+        mean = rows.mean(0, dtype=np.float64)
+        squares = np.square(rows - mean).sum(0)
+        count = self._count + len(rows)
+        apart = mean - self._mean
+        self._squares = self._squares + squares + np.square(apart) * (self._count * len(rows) / count)
+        self._mean = self._mean + apart * (len(rows) / count)
+        self._count = count
+
+    @property
+    def mean(self) -> Doubles:
+        """The mean of each column."""
+        return np.asarray(self._mean)
+
+    @property
+    def std(self) -> Doubles:
+        """The standard deviation of each column."""
+        return np.sqrt(self._squares / self._count)

@@ -1,0 +1,197 @@
+"""What is allowed but looks wrong: each a sentence, shown when the data is used."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.copies import copied_rows
+from bfq.data.defects import note
+from bfq.data.episodes import at_time_limit
+from bfq.data.logged import Floats, Logged
+
+STEADY = 0.99  # of the steps: rewards that go one way as often as this are suspected to be sums
+FAR = {"observations": 1000.0, "rewards": 1000.0, "actions": 20.0}  # times the spread of all other rows
+RARE = 10_000  # one row in so many may be an outlier; more often it is how the data is
+NARROW = 0.1  # of the range
+
+
+def notes_on(log: Logged, left_out: int) -> Iterator[str]:
+    """Every suspicion; `left_out` is how many rows have no next observation."""
+    if left_out:
+        yield note(
+            "unseen-successor",
+            f"{left_out} of {len(log)} rows were left out, because they end an episode by time-out and the "
+            "observation after them was not logged",
+        )
+    checks: tuple[Callable[[Logged], Iterator[str]], ...] = (
+        _ends, _flags, _lengths, _constant, _counters, _returns, _outliers, _actions, _copies,
+    )  # fmt: skip
+    for check in checks:
+        yield from check(log)
+
+
+def _ends(log: Logged) -> Iterator[str]:
+    if not (log.terminal | log.timeout).any():
+        yield note("no-end-marked", "No episode end is marked, so all rows are taken as one episode")
+
+
+def _flags(log: Logged) -> Iterator[str]:
+    if len(log) > 1 and log.terminal.mean() > 0.5:
+        yield note("terminals-everywhere", f"{int(log.terminal.sum()):,} of {len(log):,} rows are terminal")
+    both = log.terminal & log.timeout
+    if both.any() and both.sum() >= 0.5 * log.timeout.sum():
+        yield note(
+            "both-flags",
+            f"{int(both.sum()):,} of {int(log.timeout.sum()):,} time-outs (first: row {int(both.argmax())}) "
+            "are marked as terminals too",
+        )
+
+
+def _lengths(log: Logged) -> Iterator[str]:
+    single = log.lengths[:-1] == 1  # the last episode may merely have begun
+    if single.sum() > 0.01 * len(single) and log.terminal.mean() <= 0.5:  # else it has been said
+        yield note(
+            "one-row-episodes",
+            f"{int(single.sum()):,} of {len(log.lengths):,} episodes have a single row (the first is row "
+            f"{log.last[:-1][single][0]})",
+        )
+    last = log.last[(log.terminal | log.timeout)[log.last]]
+    lengths = np.diff(last, prepend=-1)
+    limited = last[at_time_limit(lengths)] if len(last) else last
+    if len(limited) and (log.terminal & ~log.timeout)[limited].all():
+        yield note(
+            "terminals-at-time-limit",
+            f"{len(limited):,} of {len(last):,} episodes end in a terminal after exactly {lengths.max()} "
+            f"rows (first: row {limited[0]})",
+        )
+
+
+def _constant(log: Logged) -> Iterator[str]:
+    if len(log) < 2:
+        return
+    for name, values in (("observations", log.observations), ("actions", log.actions)):
+        constant = np.flatnonzero(values.min(0) == values.max(0))
+        if len(constant):
+            told = f"Constant {name} columns ({_ranges(constant)}), which carry no information"
+            yield note(f"constant-{name}", told)
+    if (log.rewards == log.rewards[0]).all():
+        yield note("constant-rewards", f"All rewards are {log.rewards[0]:g}")
+
+
+def _ranges(numbers: npt.NDArray[np.intp]) -> str:
+    """0, 2, 5 to 9."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def _counters(log: Logged) -> Iterator[str]:
+    """Columns that grow by the same step in every row and begin anew in every episode."""
+    begins = np.append(0, log.last[:-1] + 1)
+    if len(begins) < 2 or len(log) < 4 * len(begins):
+        return
+    inside = np.flatnonzero(~log.ends[:-1])
+    sample = inside[:: max(1, len(inside) // 10_000)]
+    steps = log.observations[sample + 1] - log.observations[sample]
+    first = log.observations[begins]
+    rounding = 1e-5 * np.abs(log.observations[sample + 1]).max(0)
+    counts = (
+        (np.ptp(steps, axis=0) <= rounding)
+        & (np.abs(steps[0]) > 2 * rounding)
+        & (np.ptp(first, axis=0) <= rounding)
+    )
+    for column in np.flatnonzero(counts):
+        yield note(
+            "step-counter",
+            f"Observations column {column} grows by {steps[0, column]:.4g} in every row and begins at "
+            f"{first[0, column]:.4g} in every episode",
+        )
+
+
+def _returns(log: Logged) -> Iterator[str]:
+    """Rewards that go one way within episodes, step by step, from (or to) the size of a single step."""
+    long = np.flatnonzero(log.lengths >= 10)
+    inside = ~log.ends[:-1]
+    if len(long) < 2 or inside.sum() < 0.9 * len(log):
+        return
+    steps = np.diff(log.rewards)
+    walked = steps[inside]
+    up, down = (walked >= 0).mean(), (walked <= 0).mean()
+    if max(up, down) < STEADY or (walked == 0).mean() > 0.5:
+        return
+    last = log.last[long]
+    first, final = np.abs(log.rewards[last - log.lengths[long] + 1]), np.abs(log.rewards[last])
+    size = 5 * np.median(np.abs(walked))  # of a single step's reward
+    for begin, end, kind in (
+        (first, final, "sums of rewards so far"),
+        (final, first, "returns still to come"),
+    ):
+        if (begin <= size).mean() >= 0.9 and np.median(end) > 2 * size:
+            yield note(
+                "rewards-are-returns",
+                f"Rewards {'rise' if up >= down else 'fall'} steadily within episodes (as from row "
+                f"{last[0] - log.lengths[long][0] + 1} on), like {kind}",
+            )
+            return
+
+
+def _outliers(log: Logged) -> Iterator[str]:
+    columns = {"observations": log.observations, "rewards": log.rewards[:, None], "actions": log.actions}
+    for name, values in columns.items():
+        for column in _wide(values, FAR[name]):
+            found = _far(values[:, column], FAR[name])
+            if found is not None:
+                where = name if values.shape[1] == 1 else f"{name} column {column}"
+                yield note(
+                    "outlier",
+                    f"{where.capitalize()} hold {values[found, column]:.4g} in row {found}, more than "
+                    f"{FAR[name]:g} times the spread of all others beyond them",
+                )
+
+
+def _wide(values: Floats, times: float) -> npt.NDArray[np.intp]:
+    """The columns that may hold an outlier, by a sample: sorting every column would take long."""
+    if len(values) < 10:
+        return np.zeros(0, np.intp)
+    sample = values[:: max(1, len(values) // 10_000)]
+    spread = np.ptp(np.quantile(sample, (0.01, 0.99), axis=0), axis=0)
+    return np.flatnonzero(values.max(0) - values.min(0) > times * spread)
+
+
+def _far(values: Floats, times: float) -> int | None:
+    """The row of the farthest value, if it lies that many times the spread of all but a few beyond them."""
+    few = -(-len(values) // RARE)
+    middle = np.partition(values, (few, len(values) - 1 - few)).astype(np.float64)
+    least, most = middle[few], middle[-1 - few]
+    below, above = least - values.min(), values.max() - most
+    if least == most or max(below, above) <= times * (most - least):
+        return None
+    return int(values.argmin() if below > above else values.argmax())
+
+
+def _actions(log: Logged) -> Iterator[str]:
+    low, high = log.actions.min(0), log.actions.max(0)
+    share = ((high - low) / (log.action_high - log.action_low)).max()
+    if 0 < share < NARROW:
+        yield note(
+            "narrow-actions",
+            f"All actions lie between {low.min():.4g} and {high.max():.4g}, {share:.1%} of their range of "
+            f"{log.action_low.min():.4g} to {log.action_high.max():.4g}",
+        )
+    if _choices(log.actions):
+        yield note("discrete-actions", f"All actions are whole numbers from {low[0]:g} to {high[0]:g}")
+
+
+def _choices(actions: Floats) -> bool:
+    whole = actions.shape[1] == 1 and bool((actions % 1 == 0).all())
+    return whole and bool(actions.min() >= 0) and bool(actions.max() > actions.min())
+
+
+def _copies(log: Logged) -> Iterator[str]:
+    copied = copied_rows(log)
+    if copied.mean() >= 0.2:
+        yield note(
+            "copied-rows",
+            f"{int(copied.sum()):,} of {len(log):,} rows (from row {int(copied.argmax())} on) repeat an "
+            "earlier stretch of rows exactly",
+        )

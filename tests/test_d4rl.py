@@ -1,0 +1,583 @@
+"""D4RL's files: transitions by D4RL's rule, the marks they are known by, the policies stored in them."""
+
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import bfq
+from bfq.data import d4rl
+from bfq.data.hdf5 import names_in, read_arrays
+from bfq.data.making import weights
+from bfq.data.making.stored_policy import stored_policy
+from bfq.errors import BadInput
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+FILES = SHARED / "d4rl_files"
+genuine = pytest.mark.skipif(not FILES.is_dir(), reason="the genuine D4RL files are not on this machine")
+
+# Each file has two episodes. With N rows, the last row never is a transition (nothing follows it), and a row
+# with a time-out is none either. So the count is N − 1 − (time-outs before the last row), and rows after a
+# dropped one move up by one. Columns: N, time-outs, terminals in the file; transitions; the last row of each
+# episode and the terminals among the transitions; returns without the reward of the dropped rows.
+EXPECTED = {
+    # Time-outs in rows 999 and 1999 = N − 1: 2000 − 1 − 1 = 1998 transitions, 999 an episode.
+    "ant_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3968.5659, 3563.1733]),
+    "halfcheetah_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [4668.4235, 4874.2342]),
+    "halfcheetah_medium_replay-v1": (2000, [999, 1999], [], 1998, [998, 1997], [], [-292.3858, -316.1236]),
+    "walker2d_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3495.7934, 3658.8754]),
+    # The hopper falls in rows 469 and 910 = N − 1: only the last row goes, and with it its terminal.
+    "hopper_medium-v2": (911, [], [469, 910], 910, [469, 909], [469], [1465.1845, 1409.1271]),
+    # AntMaze v0 flags a time-out every 999 rows: rows 998 and 1997 = N − 1.
+    "antmaze-large-diverse-v0": (1998, [998, 1997], [], 1996, [997, 1995], [], [0.0, 0.0]),
+    "antmaze-large-play-v0": (1998, [998, 1997], [], 1996, [997, 1995], [], [0.0, 0.0]),
+    "antmaze-medium-play-v0": (1998, [998, 1997], [], 1996, [997, 1995], [], [0.0, 0.0]),
+    # At the goal in rows 64, 65 and 66 = N − 1, a reward of 1 in each: row 65 is an episode of its own.
+    "antmaze-medium-diverse-v0": (67, [], [64, 65, 66], 66, [64, 65], [64, 65], [1.0, 1.0]),
+    # Adroit is cut off after 200 steps (door) and 100 (pen); people took 300 and 200.
+    "door-cloned-v1": (400, [199, 399], [], 398, [198, 397], [], [-62.5068, -61.6541]),
+    "door-expert-v1": (400, [199, 399], [], 398, [198, 397], [], [3019.9020, 2998.6399]),
+    "door-human-v1": (600, [299, 599], [], 598, [298, 597], [], [510.4494, 220.1693]),
+    "pen-cloned-v1": (200, [99, 199], [], 198, [98, 197], [], [22.9673, 2742.9059]),
+    "pen-expert-v1": (200, [99, 199], [], 198, [98, 197], [], [45.3782, 2698.0360]),
+    "pen-human-v1": (400, [199, 399], [], 398, [198, 397], [], [376.3461, 9788.3527]),
+}
+each_file = pytest.mark.parametrize("stem", EXPECTED)
+
+
+def by_the_rule(file, episode_steps=None):
+    """D4RL's rule as a loop, one row after the other, with the number of each row that is kept."""
+    raw = {name: np.asarray(column[()]) for name, column in file.items() if isinstance(column, h5py.Dataset)}
+    kept, step = [], 0
+    for i in range(len(raw["rewards"]) - 1):
+        cut = bool(raw["timeouts"][i]) if "timeouts" in raw else step == episode_steps - 1
+        if not cut:
+            kept.append(i)
+        step = 0 if cut or raw["terminals"][i] else step + 1
+    return kept, {
+        "observations": np.array([raw["observations"][i] for i in kept], np.float32),
+        "actions": np.array([raw["actions"][i] for i in kept], np.float32),
+        "rewards": np.array([np.float32(raw["rewards"][i].item()) for i in kept]),
+        "next_observations": np.array([raw["observations"][i + 1] for i in kept], np.float32),
+        "masks": np.array([0.0 if raw["terminals"][i] else 1.0 for i in kept], np.float32),
+    }
+
+
+def boundaries_of_iql(dataset):
+    """IQL's test: the next row's observation is not this row's next observation, or the row is terminal."""
+    ends = [
+        np.linalg.norm(dataset.observations[i + 1] - dataset.next_observations[i]) > 1e-6
+        or not dataset.masks[i]
+        for i in range(len(dataset) - 1)
+    ]
+    return np.array([*ends, True])
+
+
+@genuine
+@each_file
+def test_a_genuine_file_gives_the_transitions_worked_out_by_hand(stem):
+    size, timeouts, terminals, count, ends, terminal_rows, returns = EXPECTED[stem]
+    raw = read_arrays(FILES / f"{stem}.hdf5", ["rewards", "timeouts", "terminals"])
+    assert len(raw["rewards"]) == size
+    assert np.flatnonzero(raw["timeouts"]).tolist() == timeouts
+    assert np.flatnonzero(raw["terminals"]).tolist() == terminals
+    dataset = d4rl.read(FILES / f"{stem}.hdf5")
+    assert len(dataset) == count == size - 1 - sum(row < size - 1 for row in timeouts)
+    assert np.flatnonzero(dataset.episode_ends).tolist() == ends
+    assert np.flatnonzero(dataset.masks == 0).tolist() == terminal_rows
+    np.testing.assert_allclose(dataset.episode_returns, returns, atol=1e-3)
+
+
+@genuine
+@each_file
+def test_a_genuine_file_gives_what_a_plain_loop_by_the_rule_gives(stem):
+    path = FILES / f"{stem}.hdf5"
+    dataset = d4rl.read(path)
+    with h5py.File(path) as file:
+        kept, wanted = by_the_rule(file)
+        for name, column in wanted.items():
+            np.testing.assert_array_equal(getattr(dataset, name), column, err_msg=name)
+        for name, column in dataset.infos.items():
+            if name not in ("qpos", "qvel"):
+                np.testing.assert_array_equal(column, file[f"infos/{name}"][()][kept])
+
+
+@genuine
+@each_file
+def test_episodes_end_where_iql_finds_their_ends(stem):
+    dataset = d4rl.read(FILES / f"{stem}.hdf5")
+    np.testing.assert_array_equal(dataset.episode_ends, boundaries_of_iql(dataset))
+
+
+@genuine
+def test_states_are_those_before_the_action_also_where_the_file_has_them_a_row_late():
+    widths = {
+        "pen-human-v1": slice(0, 24),
+        "halfcheetah_medium-v2": slice(1, 9),
+        "hopper_medium-v2": slice(1, 6),
+    }
+    for stem, shown in widths.items():
+        dataset = d4rl.read(FILES / f"{stem}.hdf5")
+        qpos = dataset.infos["qpos"][:, shown]
+        np.testing.assert_array_equal(dataset.observations[:, : qpos.shape[1]], qpos.astype(np.float32))
+    ant = d4rl.read(FILES / "antmaze-medium-play-v0.hdf5")
+    stored = read_arrays(FILES / "antmaze-medium-play-v0.hdf5", ["infos/qpos"])["infos/qpos"]
+    np.testing.assert_array_equal(ant.infos["qpos"][1:500], stored[:499])  # late in the file by one row
+    np.testing.assert_array_equal(np.hstack([ant.infos["qpos"], ant.infos["qvel"]]), ant.observations)
+    assert any("a row late" in note for note in ant.notes)
+
+
+@genuine
+def test_states_that_stand_still_are_left_out():
+    dataset = d4rl.read(FILES / "halfcheetah_medium_replay-v1.hdf5")
+    assert sorted(dataset.infos) == ["action_log_probs"]
+    assert any("stand still" in note for note in dataset.notes)
+
+
+@genuine
+def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
+    # The ant of this file jumps 25 metres from row 1000 to row 1001, but the time-out is flagged in row 998.
+    dataset = d4rl.read(FILES / "antmaze-large-diverse-v0.hdf5")
+    step = np.linalg.norm(dataset.next_observations[:, :2] - dataset.observations[:, :2], axis=1)
+    assert np.flatnonzero(step > 1).tolist() == [999]  # row 1000 of the file, one row up
+    assert any("first: row 1000 of the file" in note for note in dataset.notes)
+    assert not any("does not flag" in note for note in d4rl.read(FILES / "ant_medium-v2.hdf5").notes)
+
+
+@genuine
+@each_file
+def test_a_genuine_file_is_recognised_and_named_by_its_task(stem):
+    assert d4rl.is_d4rl(FILES / f"{stem}.hdf5")
+    assert d4rl.read(FILES / f"{stem}.hdf5").name == stem.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("file", "task"),
+    [
+        ("halfcheetah_medium_expert-v2.hdf5", "halfcheetah-medium-expert-v2"),
+        ("Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5", "antmaze-umaze-v2"),
+        (
+            "Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse_fixed.hdf5",
+            "antmaze-umaze-diverse-v2",
+        ),
+        (
+            "Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed.hdf5",
+            "antmaze-medium-play-v2",
+        ),
+        (
+            "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse.hdf5",
+            "antmaze-large-diverse-v0",
+        ),
+    ],
+)
+def test_file_names_of_d4rl_lead_to_its_tasks(file, task):
+    assert d4rl.task_name(Path(file)) == task
+
+
+# --- layouts ------------------------------------------------------------------------------------------------
+
+
+def columns(n=12, **changes):
+    rng = np.random.default_rng(0)
+    made = {
+        "observations": rng.normal(size=(n, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
+        "rewards": np.arange(n, dtype=np.float32),
+        "terminals": np.arange(n) == 6,
+        "timeouts": np.arange(n) == 3,
+    }
+    return {name: value for name, value in {**made, **changes}.items() if value is not None}
+
+
+def written(path, arrays):
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return path
+
+
+def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
+    plain = columns()
+    wanted = d4rl.read(written(tmp_path / "plain.hdf5", plain))
+    # Rows 0 to 10 but not 3: rewards 0+1+2, then 4+5+6, then 7+8+9+10.
+    assert wanted.rewards.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
+    assert wanted.masks.tolist() == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
+    assert wanted.episode_returns.tolist() == [3.0, 15.0, 34.0]
+    layouts = {
+        "column": {"rewards": plain["rewards"][:, None], "terminals": plain["terminals"][:, None]},
+        "double": {name: plain[name].astype(np.float64) for name in ("observations", "actions", "rewards")},
+        "flags": {name: plain[name].astype(np.float64) for name in ("terminals", "timeouts")},
+        "bytes": {name: plain[name].astype(np.uint8) for name in ("terminals", "timeouts")},
+        "after": {"next_observations": np.roll(plain["observations"], -1, 0)},
+        "extra": {
+            "metadata/algorithm": "SAC",
+            "infos/words": np.array([b"a"] * 12),
+            "infos/short": np.ones(3),
+        },
+    }
+    for name, changes in layouts.items():
+        got = d4rl.read(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
+        assert got.sha256 == wanted.sha256, name
+        assert not got.infos
+
+
+def test_infos_are_kept_for_the_rows_that_are_kept_in_their_own_precision(tmp_path):
+    infos = {"infos/qpos": np.arange(24.0).reshape(12, 2) / 7, "infos/goal": np.arange(12)}
+    dataset = d4rl.read(written(tmp_path / "log.hdf5", {**columns(), **infos}))
+    assert dataset.infos["goal"].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
+    assert dataset.infos["qpos"].dtype == np.float64
+    np.testing.assert_array_equal(dataset.infos["qpos"][3], infos["infos/qpos"][4])
+
+
+@pytest.mark.parametrize("episode_steps", [1, 2, 3, 4, 5, 100])
+def test_without_time_outs_the_steps_of_an_episode_are_counted(tmp_path, episode_steps):
+    path = written(tmp_path / "log.hdf5", columns(timeouts=None))
+    with h5py.File(path) as file:
+        kept, wanted = by_the_rule(file, episode_steps)
+    if not kept:
+        with pytest.raises(BadInput, match="no transition"):
+            d4rl.read(path, episode_steps)
+        return
+    dataset = d4rl.read(path, episode_steps)
+    for name, column in wanted.items():
+        np.testing.assert_array_equal(getattr(dataset, name), column, err_msg=name)
+    if episode_steps == 4:
+        # Cut in rows 3 and 10 (6 is terminal, so 7 is a first step again): rows 0-2, 4-6, 7-9.
+        assert kept == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        assert np.flatnonzero(dataset.episode_ends).tolist() == [2, 5, 8]
+
+
+def test_without_time_outs_and_steps_the_remedy_is_told(tmp_path):
+    with pytest.raises(BadInput, match="give episode_steps"):
+        d4rl.read(written(tmp_path / "log.hdf5", columns(timeouts=None)))
+
+
+def test_a_time_out_that_is_terminal_too_is_dropped_as_d4rl_does(tmp_path):
+    dataset = d4rl.read(written(tmp_path / "log.hdf5", columns(terminals=np.arange(12) == 3)))
+    assert 3.0 not in dataset.rewards
+    assert dataset.masks.all()
+    assert np.flatnonzero(dataset.episode_ends).tolist() == [2, 9]
+
+
+def test_a_log_without_any_end_is_one_episode_and_says_so(tmp_path):
+    dataset = d4rl.read(
+        written(tmp_path / "log.hdf5", columns(terminals=np.zeros(12), timeouts=np.zeros(12)))
+    )
+    assert np.flatnonzero(dataset.episode_ends).tolist() == [10]
+    assert any("No episode end is marked" in note for note in dataset.notes)
+
+
+def test_an_episode_of_which_only_the_time_out_row_is_left_vanishes(tmp_path):
+    # Row 6 is terminal, row 7 a time-out: the episode of row 7 alone gives nothing.
+    dataset = d4rl.read(written(tmp_path / "log.hdf5", columns(timeouts=np.arange(12) == 7)))
+    assert dataset.episode_returns.tolist() == [21.0, 27.0]
+
+
+def test_actions_a_little_beyond_one_are_clipped_with_a_word_and_others_refused(tmp_path):
+    actions = columns()["actions"]
+    actions[5, 1] = -1.3662
+    dataset = d4rl.read(written(tmp_path / "human.hdf5", columns(actions=actions)))
+    assert dataset.actions.min() == -1.0
+    assert any("1 row, up to ±1.37, were clipped" in note for note in dataset.notes)
+    actions[5, 1] = -1.00001  # rounding
+    assert not any(
+        "clipped" in note for note in d4rl.read(written(tmp_path / "r.h5", columns(actions=actions))).notes
+    )
+    with pytest.raises(BadInput, match="actions reach 20"):
+        d4rl.read(written(tmp_path / "other.hdf5", columns(actions=20 * np.sign(actions))))
+
+
+def test_a_written_dataset_comes_back_without_its_time_out_rows_and_its_last_row(tmp_path):
+    n = 10
+    rng = np.random.default_rng(1)
+    observations = rng.normal(size=(n, 3)).astype(np.float32)
+    dataset = bfq.from_arrays(
+        observations,
+        rng.uniform(-2, 2, (n, 1)),
+        np.arange(n),
+        np.arange(n) == 6,
+        np.isin(np.arange(n), (3, 9)),
+        np.roll(observations, -1, 0),
+        infos={"qpos": np.arange(n) / 3},
+        action_low=-2.0,
+        action_high=2.0,
+    )
+    d4rl.write(dataset, tmp_path / "log.hdf5")
+    assert [path.name for path in tmp_path.iterdir()] == ["log.hdf5"]
+    assert d4rl.is_d4rl(tmp_path / "log.hdf5")
+    back = d4rl.read(tmp_path / "log.hdf5")
+    kept = [0, 1, 2, 4, 5, 6, 7, 8]
+    for name in ("observations", "actions", "rewards", "next_observations", "masks"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(dataset, name)[kept], err_msg=name)
+    np.testing.assert_array_equal(back.infos["qpos"], np.arange(n)[kept] / 3)
+    assert (back.action_low, back.action_high) == (-2.0, 2.0)
+
+
+def test_a_plain_table_is_not_taken_for_d4rl(tmp_path):
+    table = columns(next_observations=np.zeros((12, 3)))
+    assert not d4rl.is_d4rl(written(tmp_path / "table.hdf5", table))
+    assert d4rl.is_d4rl(written(tmp_path / "no-next.hdf5", columns()))
+    assert d4rl.is_d4rl(written(tmp_path / "marked.hdf5", {**table, "infos/goal": np.zeros(12)}))
+    assert not d4rl.is_d4rl(written(tmp_path / "none.hdf5", {"a": np.zeros(3)}))
+    assert not d4rl.is_d4rl(tmp_path / "absent.hdf5")
+    (tmp_path / "text.hdf5").write_text("observations,actions\n")
+    assert not d4rl.is_d4rl(tmp_path / "text.hdf5")
+
+
+# --- hostile and broken files -------------------------------------------------------------------------------
+
+
+def refused(path, match):
+    with pytest.raises(BadInput, match=match):
+        d4rl.read(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"rewards": None}, "has no rewards: it holds actions, observations, terminals, timeouts"),
+        ({"rewards": np.zeros(11)}, r"differ in length \(observations 12, actions 12, rewards 11"),
+        ({"rewards": np.full(12, np.nan)}, "NaN"),
+        ({"rewards": 1.0}, "not rows of numbers"),
+        ({"observations": np.zeros(12)}, "shape"),
+        ({"observations": np.zeros((12, 2, 2))}, "shape"),
+        ({"observations": np.array([b"import os"] * 12)}, "not rows of numbers"),
+        ({"actions": np.full((12, 2), np.inf)}, "infinite"),
+        ({"terminals": np.full(12, 2)}, "must be 0 or 1"),
+        ({"timeouts": np.full(12, 0.5)}, "must be 0 or 1"),
+        ({"timeouts": np.full(12, np.nan)}, "must be 0 or 1"),
+        ({"timeouts": np.zeros(5)}, "shape"),
+        ({"timeouts": np.ones(12, bool)}, "no transition"),
+        ({"action_low": np.zeros(7)}, "action_low"),
+        ({"action_low": "x"}, "action_low"),
+    ],
+)
+def test_broken_columns_are_refused_in_a_sentence(tmp_path, changes, match):
+    refused(written(tmp_path / "log.hdf5", columns(**changes)), match)
+
+
+def test_a_single_row_or_none_is_no_transition(tmp_path):
+    for n in (0, 1):
+        refused(written(tmp_path / f"{n}.hdf5", columns(n)), "no transition")
+
+
+def test_odd_infos_do_no_harm(tmp_path):
+    odd = {
+        "infos/qpos": np.zeros(12),
+        "infos/qvel": np.zeros((12, 2, 2)),
+        "infos/nan": np.full(12, np.nan),
+        "infos/one": 3.0,
+        "next_observations": np.full((12, 3), np.inf),
+    }
+    dataset = d4rl.read(written(tmp_path / "log.hdf5", {**columns(), **odd}))
+    assert sorted(dataset.infos) == ["nan"]
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    refused(tmp_path / "absent.hdf5", "there is no file")
+    refused(tmp_path, "there is no file")
+    (tmp_path / "text.hdf5").write_text("observations,actions\n1,2\n")
+    refused(tmp_path / "text.hdf5", "not a readable HDF5 file")
+    (tmp_path / "pickle.hdf5").write_bytes(b"\x80\x04\x95cposix\nsystem\n")
+    refused(tmp_path / "pickle.hdf5", "not a readable HDF5 file")
+    whole = written(tmp_path / "whole.hdf5", columns(1000)).read_bytes()
+    for size in (0, 100, 2000, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "torn.hdf5").write_bytes(whole[:size])
+        refused(tmp_path / "torn.hdf5", "not a readable HDF5 file")
+
+
+def test_links_and_arrays_kept_elsewhere_are_not_followed(tmp_path):
+    written(tmp_path / "secret.hdf5", columns())
+    (tmp_path / "raw").write_bytes(bytes(96))
+    links = [
+        h5py.ExternalLink("secret.hdf5", "/rewards"),
+        h5py.SoftLink("/timeouts"),
+        h5py.SoftLink("/nowhere"),
+    ]
+    for link in links:
+        refused(written(tmp_path / "log.hdf5", columns(rewards=link)), "links are not followed")
+    path = written(tmp_path / "log.hdf5", columns(rewards=None))
+    with h5py.File(path, "a") as file:
+        file.create_dataset("rewards", (12,), "f8", external=[(str(tmp_path / "raw"), 0, 96)])
+    refused(path, "not an array of the file's own")
+    path = written(tmp_path / "log.hdf5", columns(rewards=None))
+    with h5py.File(path, "a") as file:
+        layout = h5py.VirtualLayout((12,), "f4")
+        layout[:] = h5py.VirtualSource(tmp_path / "secret.hdf5", "rewards", (12,))
+        file.create_virtual_dataset("rewards", layout)
+    refused(path, "not an array of the file's own")
+    path = written(tmp_path / "log.hdf5", columns(rewards=None, **{"rewards/inner": np.zeros(12)}))
+    refused(path, "not an array of the file's own")
+
+
+def test_a_shape_that_the_file_cannot_have_filled_is_refused_before_memory_is_asked_for(tmp_path):
+    path = written(tmp_path / "log.hdf5", columns(observations=None))
+    with h5py.File(path, "a") as file:
+        file.create_dataset("observations", (10**9, 100), "f4", chunks=(1000, 100))
+    refused(path, "claim 400,000,000,")
+
+
+def test_a_bomb_of_compressed_zeros_is_refused(tmp_path):
+    path = tmp_path / "bomb.hdf5"
+    chunk = zlib.compress(bytes(2**24), 9)
+    with h5py.File(path, "w") as file:
+        array = file.create_dataset("a", (2**20 * 200, 4), "f4", chunks=(2**20, 4), compression="gzip")
+        for k in range(200):
+            array.id.write_direct_chunk((k * 2**20, 0), chunk)
+    with pytest.raises(BadInput, match="claim 3,355,443,200 bytes"):
+        read_arrays(path)
+
+
+def test_objects_in_a_file_are_never_made(tmp_path):
+    path = tmp_path / "odd.hdf5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("ragged", (3,), h5py.vlen_dtype(np.float32))
+        file.create_dataset("pointers", (3,), h5py.ref_dtype)
+        file["empty"] = h5py.Empty("f4")
+        file["words"] = "of any length"
+        file["fixed"] = np.bytes_("héllo".encode())
+        file["broken"] = np.bytes_(b"\xff")
+    for name in ("ragged", "pointers", "empty", "words"):
+        with pytest.raises(BadInput, match="neither numbers nor words of a fixed length"):
+            read_arrays(path, [name])
+    read = read_arrays(path, ["fixed", "broken", "absent", "fixed/inner", "no/where"])
+    assert {name: str(value) for name, value in read.items()} == {"fixed": "héllo", "broken": "\ufffd"}
+
+
+def test_names_follow_no_link_and_end_in_a_circle(tmp_path):
+    path = written(tmp_path / "log.hdf5", {"a": np.zeros(2), "g/b": np.zeros(2), "soft": h5py.SoftLink("/a")})
+    with h5py.File(path, "a") as file:
+        file["g/back"] = file["/"]
+    assert sorted(names_in(path)) == ["a", "g/b"]
+    assert sorted(read_arrays(path)) == ["a", "g/b"]
+
+
+# --- the policy in a file -----------------------------------------------------------------------------------
+
+SAC = ("ant", "halfcheetah", "hopper", "walker2d")
+
+
+@genuine
+@pytest.mark.parametrize("robot", SAC)
+def test_the_stored_policy_is_the_published_one(robot):
+    found = stored_policy(FILES / f"{robot}_medium-v2.hdf5")
+    published = weights.load(SHARED / "policies" / f"{robot}-medium.npz")
+    assert found.arrays.keys() == published.arrays.keys()
+    for name, array in published.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+    assert (found.meta["activation"], found.meta["squash"]) == ("relu", "tanh")
+    assert (found.meta["algorithm"], found.meta["source"]) == (
+        "SAC",
+        f"policy stored in {robot}_medium-v2.hdf5",
+    )
+
+
+@genuine
+@pytest.mark.parametrize("robot", SAC)
+def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(robot):
+    """log p(a) = Σ log N(artanh a; μ, σ) − Σ log(1 − a² + 10⁻⁶), where a = tanh u."""
+    dataset = d4rl.read(FILES / f"{robot}_medium-v2.hdf5")
+    mean, log_std = stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(dataset.observations)
+    actions = dataset.actions.astype(np.float64)
+    noise = (np.arctanh(actions) - mean) / np.exp(log_std)
+    log_p = (-0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - actions**2 + 1e-6)).sum(1)
+    np.testing.assert_allclose(log_p, dataset.infos["action_log_probs"], atol=0.02)
+    assert np.abs(log_p - dataset.infos["action_log_probs"]).mean() < 1e-3
+    assert abs(noise.std() - 1) < 0.03
+
+
+@genuine
+@pytest.mark.parametrize("hand", ["pen", "door"])
+def test_a_cloned_policy_gives_the_logged_actions_themselves(hand):
+    dataset = d4rl.read(FILES / f"{hand}-cloned-v1.hdf5")
+    policy = stored_policy(FILES / f"{hand}-cloned-v1.hdf5")
+    np.testing.assert_allclose(policy.act(dataset.observations), dataset.actions, atol=1e-4)
+    np.testing.assert_allclose(
+        policy.act(dataset.observations, np.random.default_rng(0)), dataset.actions, atol=1e-4
+    )
+
+
+@genuine
+@pytest.mark.parametrize("hand", ["pen", "door"])
+def test_an_expert_of_adroit_has_the_logged_mean_and_deviation(hand):
+    # The file holds the layer of the mean in place of that of log σ: taken at its word, σ would be wrong.
+    path = FILES / f"{hand}-expert-v1.hdf5"
+    dataset = d4rl.read(path)
+    mean, log_std = stored_policy(path).gaussian(dataset.observations)
+    np.testing.assert_allclose(mean, dataset.infos["action_mean"], atol=1e-5)
+    np.testing.assert_array_equal(log_std, dataset.infos["action_log_std"])
+
+
+def network(widths=(3, 5, 5, 2), turned=True, output="tanh_gaussian", **changes):
+    rng = np.random.default_rng(2)
+    made = {"nonlinearity": np.bytes_("relu"), "output_distribution": np.bytes_(output)}
+    names = [*(f"fc{k}" for k in range(len(widths) - 2)), "last_fc"]
+    for name, inputs, outputs in zip(names, widths[:-1], widths[1:], strict=True):
+        made[f"{name}/weight"] = rng.normal(size=(outputs, inputs) if turned else (inputs, outputs))
+        made[f"{name}/bias"] = rng.normal(size=outputs)
+    made["last_fc_log_std/weight"] = rng.normal(size=made["last_fc/weight"].shape)
+    made["last_fc_log_std/bias"] = rng.normal(size=widths[-1])
+    return {
+        f"metadata/policy/{name}": array for name, array in {**made, **changes}.items() if array is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("widths", "turned"),
+    [
+        ((3, 5, 5, 2), True),
+        ((3, 5, 5, 2), False),
+        ((4, 4, 4, 2), False),
+        ((2, 4, 4, 4), False),
+        ((4,) * 4, True),
+    ],
+)
+def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
+    # Square layers do not tell: the others do, and where there are none, the layout of most files is taken.
+    stored = network(widths, turned)
+    found = stored_policy(written(tmp_path / "log.hdf5", stored)).arrays
+    for ours, theirs in (("hidden_0_w", "fc0"), ("hidden_1_w", "fc1"), ("mean_w", "last_fc"),
+                         ("log_std_w", "last_fc_log_std")):  # fmt: skip
+        weight = stored[f"metadata/policy/{theirs}/weight"].astype(np.float32)
+        np.testing.assert_array_equal(found[ours], weight.T if turned else weight)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"nonlinearity": np.bytes_("gelu")}, "activation is 'gelu'"),
+        ({"nonlinearity": None}, "has no metadata/policy/nonlinearity"),
+        ({"output_distribution": np.bytes_("mixture")}, "output is 'mixture'"),
+        ({"last_fc/bias": None}, "has no metadata/policy/last_fc/bias"),
+        ({"last_fc_log_std/weight": None}, "has no metadata/policy/last_fc_log_std/weight"),
+        ({"fc1/weight": np.zeros((7, 5))}, "do not fit together"),
+        ({"fc1/weight": np.zeros(5)}, "not a matrix"),
+        ({"fc0/bias": np.full(5, np.nan)}, "NaN"),
+        ({"last_fc_log_std/bias": np.zeros(3)}, "does not fit"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_is_refused(tmp_path, changes, match):
+    with pytest.raises(BadInput, match=match):
+        stored_policy(written(tmp_path / "log.hdf5", network(**changes)))
+
+
+def test_a_mean_stored_twice_without_a_logged_deviation_is_refused(tmp_path):
+    stored = network(output="gaussian")
+    stored |= {
+        f"metadata/policy/last_fc_log_std/{part}": stored[f"metadata/policy/last_fc/{part}"]
+        for part in ("weight", "bias")
+    }
+    varying = {"infos/action_log_std": np.arange(6.0).reshape(3, 2)}
+    for more in ({}, varying, {"infos/action_log_std": np.zeros((3, 5))}):
+        with pytest.raises(BadInput, match="the mean again"):
+            stored_policy(written(tmp_path / "log.hdf5", {**stored, **more}))
+    constant = {"infos/action_log_std": np.full((3, 2), -0.5)}
+    found = stored_policy(written(tmp_path / "log.hdf5", {**stored, **constant}))
+    assert found.arrays["log_std"].tolist() == [-0.5, -0.5]
+
+
+def test_a_file_without_a_policy_says_so(tmp_path):
+    with pytest.raises(BadInput, match="stores no policy"):
+        stored_policy(written(tmp_path / "log.hdf5", columns()))

@@ -1,0 +1,511 @@
+"""Inspection tells what is in a dataset, and a replay whether a simulator moves as it did."""
+
+import io
+import json
+import tracemalloc
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from bfq.data import columns, coverage, summary
+from bfq.data.columns import histograms, spaced
+from bfq.data.coverage import cells, participation, principal, repeats, spacing
+from bfq.data.dataset import Dataset
+from bfq.data.inspection import inspect, told, whole_histogram
+from bfq.data.replay import replay, stored_when
+from bfq.data.replay import told as replay_told
+from bfq.errors import BadInput
+from bfq.reporting.charts import heat
+from bfq.reporting.data_page import data_page
+from bfq.simulation.states import Stage
+
+HOSTILE = '<script>alert(1)</script>&"$'
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
+
+
+def dataset(observations: Any, actions: Any, rewards: Any, **changes: Any) -> Dataset:
+    """A dataset of one episode that is cut off at its end, unless `changes` say otherwise."""
+    seen, acts = np.asarray(observations, np.float32), np.asarray(actions, np.float32)
+    ends = np.zeros(len(seen), bool)
+    ends[-1] = True
+    given = {
+        "next_observations": np.concatenate([seen[1:], seen[-1:]]),
+        "masks": np.ones(len(seen), np.float32),
+        "episode_ends": ends,
+        "action_low": np.full(acts.shape[1], -1, np.float32),
+        "action_high": np.full(acts.shape[1], 1, np.float32),
+        "name": "tiny",
+        "source": "made by hand",
+    }
+    return Dataset(seen, acts, np.asarray(rewards, np.float32), **{**given, **changes})
+
+
+@pytest.fixture
+def tiny() -> Dataset:
+    """Three episodes: three rows that end in a terminal, two that time out, and one row alone."""
+    return dataset(
+        [[0, 5], [1, 5], [2, 5], [0, 5], [3, 5], [9, 5]],
+        [[-1], [1], [0], [0.5], [0.9995], [-0.5]],
+        [1, 2, 3, 0, 0, -1],
+        next_observations=np.array([[1, 5], [2, 5], [3, 5], [3, 5], [4, 5], [9, 5]], np.float32),
+        masks=np.array([1, 1, 0, 1, 1, 1], np.float32),
+        episode_ends=np.array([0, 0, 1, 0, 1, 1], bool),
+    )
+
+
+def cloud(size: int, **changes: Any) -> Dataset:
+    """Random rows in episodes of 50."""
+    rng = np.random.default_rng(0)
+    ends = np.arange(size) % 50 == 49
+    ends[-1] = True
+    seen, acts = rng.normal(size=(size, 4)), np.tanh(rng.normal(size=(size, 2)))
+    return dataset(seen, acts, rng.normal(size=size), episode_ends=ends, **changes)
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(columns, "CHUNK_ROWS", rows)
+    monkeypatch.setattr(summary.chunks, "__defaults__", (rows,))
+
+
+class Page(HTMLParser):
+    """A page's elements and text; it must close every element and load nothing."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        assert self.open == []
+        for name, attributes in self.elements:
+            assert name not in ("script", "link", "iframe")
+            assert (attributes.get("src") or "data:").startswith("data:")
+            assert "href" not in attributes
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.open += [] if tag in ("meta", "img") else [tag]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+# Facts
+
+
+def test_everything_about_three_small_episodes(tiny: Dataset) -> None:
+    facts = inspect(tiny)
+    assert facts["counts"]["transitions"] == 6
+    assert facts["counts"]["episodes"] == 3
+    assert facts["counts"]["bytes"] == 6 * (4 * (2 + 1 + 1 + 2 + 1) + 1)
+    ends = facts["episodes"]
+    assert (ends["terminated"], ends["timed_out"], ends["masked_inside"]) == (1, 2, 0)
+    assert (ends["length"]["min"], ends["length"]["median"], ends["length"]["max"]) == (1, 2, 3)
+    assert ends["return"]["mean"] == pytest.approx(5 / 3)
+    assert ends["return"]["std"] == pytest.approx(np.std([6, 0, -1]))
+    assert (ends["return"]["q25"], ends["return"]["q75"]) == (-0.5, 3.0)
+    assert facts["rewards"]["zeros"] == pytest.approx(1 / 3)
+    assert [value for value, _ in facts["rewards"]["values"]] == [-1, 0, 1, 2, 3]
+    assert facts["observations"]["low"] == [0, 5]
+    assert facts["observations"]["high"] == [9, 5]
+    assert facts["observations"]["mean"] == [2.5, 5]
+    assert facts["observations"]["std"] == [pytest.approx(np.std([0, 1, 2, 0, 3, 9])), 0]
+    assert facts["actions"]["at_bound"] == [0.5]  # −1, 1, and 0.9995 within a thousandth of the range
+    assert facts["duplicates"] == {"transitions": 0, "observations": 1}
+    assert facts["consistency"] == {"compared": 3, "equal": 1.0, "max_deviation": 0.0}
+    assert facts["coverage"]["varying"] == 1
+    assert facts["coverage"]["effective_dimension"] == pytest.approx(1)
+    assert facts["remarks"] == []
+
+
+def test_facts_are_json_even_of_one_row_in_which_nothing_varies() -> None:
+    facts = inspect(dataset([[1.0]], [[0.0]], [0.0]))
+    json.dumps(facts, allow_nan=False)
+    assert facts["coverage"]["plane"] is None
+    assert facts["consistency"]["equal"] is None
+    Page(data_page(facts, None))
+
+
+def test_facts_do_not_depend_on_how_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = inspect(cloud(1000))
+    cut_small(monkeypatch, 7)
+    cut = inspect(cloud(1000))
+    assert json.dumps(_rounded(cut)) == json.dumps(_rounded(whole))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def test_mapped_files_are_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 40_000
+    tall = np.lib.format.open_memmap(tmp_path / "tall.npy", "w+", np.float32, (size, 200))
+    tall[:] = np.random.default_rng(0).normal(size=tall.shape)
+    thin = np.zeros(size, np.float32)
+    ends = np.arange(size) % 1000 == 999
+    logged = dataset([[0.0]], [[0.0]], [0.0], masks=thin, episode_ends=ends)
+    logged = replace(logged, observations=tall, next_observations=tall, actions=thin[:, None], rewards=thin)
+    cut_small(monkeypatch, 1_000)
+    monkeypatch.setattr(coverage, "SAMPLE_NUMBERS", 200_000)
+    tracemalloc.start()
+    inspect(logged)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < tall.nbytes / 2
+
+
+def test_rows_that_do_not_join_are_told(tiny: Dataset) -> None:
+    broken = tiny.next_observations.copy()
+    broken[0, 0] += 0.5
+    facts = inspect(replace(tiny, next_observations=broken))
+    assert facts["consistency"] == {"compared": 3, "equal": 2 / 3, "max_deviation": 0.5}
+    assert any("off by up to 0.5" in remark for remark in facts["remarks"])
+
+
+def test_terminal_rows_inside_episodes_are_counted_apart(tiny: Dataset) -> None:
+    facts = inspect(replace(tiny, masks=np.array([1, 0, 0, 1, 1, 1], np.float32)))
+    assert (facts["episodes"]["terminated"], facts["episodes"]["masked_inside"]) == (1, 1)
+    assert "1 rows inside episodes are terminal" in " ".join(facts["remarks"])
+
+
+def test_numbers_that_are_not_finite_are_refused(tiny: Dataset) -> None:
+    seen = tiny.observations.copy()
+    seen[2, 0] = np.nan
+    with pytest.raises(BadInput, match="observations hold NaN"):
+        inspect(replace(tiny, observations=seen))
+
+
+def test_saturated_and_unused_actions_and_odd_rewards_are_remarked() -> None:
+    acts = np.zeros((20_000, 2))
+    acts[:15_000, 1] = 1
+    rewards = np.zeros(20_000)
+    rewards[3] = 1e6
+    remarks = " ".join(inspect(dataset(np.arange(20_000)[:, None], acts, rewards))["remarks"])
+    assert "never change: 0." in remarks
+    assert "in more than half of the rows: 1." in remarks
+    assert "A reward lies 141 standard deviations" in remarks
+
+
+def test_histograms_count_every_row_once() -> None:
+    values = np.array([[0.0, -9.0], [0.49, 0.5], [0.5, 1.0], [1.0, 7.0]])
+    counts = histograms(values, np.zeros(2), np.ones(2), 2)
+    np.testing.assert_array_equal(counts, [[2, 2], [1, 3]])
+
+
+def test_histograms_of_whole_numbers_favour_no_bin() -> None:
+    made = whole_histogram(np.arange(1, 101))
+    assert made["counts"] == [3] * 33 + [1]
+    assert made["edges"][:2] == [0.5, 3.5]
+    assert sum(whole_histogram(np.array([7, 7, 7]))["counts"]) == 3
+
+
+def test_many_rewards_are_not_listed() -> None:
+    assert inspect(cloud(100))["rewards"]["values"] is None
+
+
+def test_the_terminal_is_told_in_words(tiny: Dataset) -> None:
+    rows = dict(told(inspect(tiny)))
+    assert rows["episodes"] == "3: 1 terminated, 2 timed out"
+    assert rows["return"] == "mean 1.667 ± 3.091, -1 to 6"
+    assert rows["distinct rewards"].startswith("-1 (16.7%), 0 (33.3%)")
+
+
+# Coverage
+
+
+@pytest.mark.parametrize(("correlation", "rows"), [(0.0, 40_000), (0.6, 40_000), (0.99, 40_000)])
+def test_the_effective_dimension_of_a_gaussian_is_its_closed_form(correlation: float, rows: int) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, rows))
+    seen = np.stack([x, 100 * (correlation * x + np.sqrt(1 - correlation**2) * y)], 1)
+    found = inspect(dataset(seen, np.zeros((rows, 1)), np.zeros(rows)))["coverage"]
+    assert found["effective_dimension"] == pytest.approx(2 / (1 + correlation**2), rel=0.02)
+    assert found["explained"][0] == pytest.approx((1 + correlation) / 2, abs=0.01)
+
+
+def test_participation_of_known_variances() -> None:
+    assert participation(np.ones(7)) == pytest.approx(7)
+    assert participation(np.array([4.0, 1.0])) == pytest.approx(25 / 17)
+    assert participation(np.zeros(3)) == 0
+
+
+def test_principal_axes_of_a_tilted_line() -> None:
+    along = np.linspace(-1, 1, 50)[:, None]
+    variances, axes = principal(along * [-3.0, -4.0])
+    np.testing.assert_allclose(axes[0], [0.6, 0.8])  # turned so that the largest entry is positive
+    np.testing.assert_allclose(variances, [25 * np.var(along), 0], atol=1e-12)
+
+
+def test_spacing_of_a_lattice_is_its_step() -> None:
+    grid = np.stack(np.meshgrid(*[np.arange(8.0)] * 3), -1).reshape(-1, 3)
+    found = spacing(0.3 * grid)
+    assert found is not None
+    assert found["median"] == pytest.approx(0.3 / np.sqrt(3))
+    assert spacing(grid[:1]) is None
+
+
+def test_cells_are_one_deviation_wide() -> None:
+    seen = np.array([[0.1], [0.9], [1.1], [-0.1], [5000.0], [9000.0]])
+    assert cells(seen, np.array([0]), np.zeros(1), np.ones(1)) == 4  # what is very far is one cell
+
+
+def test_the_picture_holds_every_row() -> None:
+    plane = inspect(cloud(3000))["coverage"]["plane"]
+    counts = np.array(plane["counts"])
+    assert counts.sum() == 3000
+    assert plane["visited"] == (counts > 0).mean()
+
+
+def test_the_picture_is_the_right_way_up() -> None:
+    x, y = np.tile(np.linspace(0, 1, 9), 3), np.repeat([0.0, 0.5, 1.0], 9)
+    x, y = np.append(x, [1.0] * 99), np.append(y, [0.0] * 99)  # most rows lie at the lower right
+    seen = np.stack([x, x, x, y], 1)  # three columns agree, so the first axis runs along x
+    plane = inspect(dataset(seen, np.zeros((len(x), 1)), np.zeros(len(x))))["coverage"]["plane"]
+    row, column = np.unravel_index(np.argmax(plane["counts"]), (64, 64))
+    assert column > 32 > row
+    picture = imread(io.BytesIO(heat([[0, 9], [0, 0]])))  # the first row of counts is the lowest
+    np.testing.assert_array_equal((picture[:, :, :3] < 1).any(-1), [[False, False], [False, True]])
+
+
+def test_repeats_are_counted_and_minus_zero_is_zero() -> None:
+    seen = np.array([[0.0, 1], [-0.0, 1], [0, 2], [0, 1], [0, 2]], np.float32)
+    assert repeats([seen]) == 3
+    assert repeats([seen, np.arange(5, dtype=np.float32)]) == 0
+
+
+def test_repeats_of_very_many_rows_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(20_000, 2)).astype(np.float32)
+    monkeypatch.setattr(coverage, "HASHED", 4_000)  # one in ten is kept
+    assert repeats([np.concatenate([half, half])]) == pytest.approx(20_000, rel=0.06)
+    assert repeats([half]) == pytest.approx(0, abs=1_200)
+
+
+def test_spaced_rows_reach_both_ends() -> None:
+    assert spaced(10, 4).tolist() == [0, 3, 6, 9]
+    assert spaced(3, 10).tolist() == [0, 1, 2]
+
+
+# Replay
+
+
+def logged(simulator: str, episodes: int = 2, steps: int = 40, **changes: Any) -> Dataset:
+    """Random actions in a MuJoCo simulator, with the state before each."""
+    from bfq.simulation.worlds import make_world
+
+    world: Any = make_world(simulator, steps)
+    rng = np.random.default_rng(0)
+    rows: dict[str, list[Any]] = {name: [] for name in ("s", "a", "r", "next", "qpos", "qvel")}
+    for seed in range(episodes):
+        seen, _ = world.reset(seed=seed)
+        for _ in range(steps):
+            rows["qpos"].append(world.unwrapped.data.qpos.copy())
+            rows["qvel"].append(world.unwrapped.data.qvel.copy())
+            rows["s"].append(seen)
+            rows["a"].append(0.3 * rng.uniform(-1, 1, world.action_space.shape).astype(np.float32))
+            seen, reward, *_ = world.step(rows["a"][-1])
+            rows["r"].append(reward)
+            rows["next"].append(seen)
+    world.close()
+    return dataset(
+        rows["s"], rows["a"], rows["r"],
+        next_observations=np.array(rows["next"], np.float32),
+        episode_ends=np.arange(episodes * steps) % steps == steps - 1,
+        infos={"qpos": np.array(rows["qpos"]), "qvel": np.array(rows["qvel"])},
+        **changes,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cheetah() -> Dataset:
+    return logged("HalfCheetah-v4", episodes=3, steps=120)
+
+
+def test_a_simulator_replays_its_own_data_to_rounding(cheetah: Dataset) -> None:
+    found = replay(cheetah, "HalfCheetah-v4", rows=50)
+    json.dumps(found, allow_nan=False)
+    assert found["stored"] == "before"
+    assert found["rows"] == 50
+    assert found["relative"]["max"] < 1e-6
+    assert found["reward"]["max"] < 1e-6
+    assert [(at["steps"], at["episodes"]) for at in found["drift"]] == [(1, 3), (10, 3), (100, 3)]
+    assert found["drift"][1]["max"] < 1e-5
+    assert found["verdict"] == "HalfCheetah-v4 moves as the data did, to rounding."
+    assert found["notes"] == []
+    assert dict(replay_told(found))["verdict"] == found["verdict"]
+
+
+def test_other_moves_and_other_rewards_are_told(cheetah: Dataset) -> None:
+    weaker = replay(replace(cheetah, actions=0.5 * cheetah.actions), "HalfCheetah-v4", rows=50)
+    assert "does not move as the data did" in weaker["verdict"]
+    paid = replay(replace(cheetah, rewards=cheetah.rewards + 0.25), "HalfCheetah-v4", rows=50)
+    assert paid["reward"]["median"] == pytest.approx(0.25, abs=1e-5)
+    assert "its reward function is another one" in paid["notes"][0]
+
+
+def test_an_error_of_one_dimension_is_told_in_its_units_and_deviations(cheetah: Dataset) -> None:
+    shifted = cheetah.next_observations.copy()
+    shifted[:, 3] += 0.125
+    found = replay(replace(cheetah, next_observations=shifted), "HalfCheetah-v4", rows=50)
+    assert found["dimensions"]["median"][3] == pytest.approx(0.125, abs=1e-5)
+    assert found["dimensions"]["median"][4] < 1e-5
+    assert found["relative"]["max"] == pytest.approx(0.125 / cheetah.observations[:, 3].std(), rel=1e-3)
+
+
+def test_states_stored_after_the_action_are_found_out(cheetah: Dataset) -> None:
+    late = {name: np.roll(column, -1, 0) for name, column in cheetah.infos.items()}
+    found = replay(replace(cheetah, infos=late), "HalfCheetah-v4", rows=50)
+    assert found["stored"] == "after"
+    assert found["relative"]["max"] < 1e-6
+    assert found["drift"][0]["max"] < 1e-6
+
+
+def test_states_that_observations_do_not_show_are_taken_as_before(cheetah: Dataset) -> None:
+    hidden = replace(cheetah, observations=np.zeros_like(cheetah.observations))
+    hidden = replace(hidden, next_observations=np.zeros_like(cheetah.observations))
+    assert stored_when(hidden) == "unknown"
+
+
+def test_rows_with_clipped_velocities_are_passed_over() -> None:
+    hopper = logged("Hopper-v4", episodes=4, steps=60)
+    bound = float(np.quantile(np.abs(hopper.infos["qvel"]), 0.97))
+    clipped = {**hopper.infos, "qvel": np.clip(hopper.infos["qvel"], -bound, bound)}
+    found = replay(replace(hopper, infos=clipped), "Hopper-v4")
+    lost = (np.abs(hopper.infos["qvel"]) >= bound).any(1) & ~hopper.episode_ends
+    assert found["clipped"] == pytest.approx(lost.sum() / (~hopper.episode_ends).sum())
+    assert found["relative"]["max"] < 1e-4  # the rows that are left have whole states
+    assert "velocities are clipped" in " ".join(found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("simulator", "changes", "says"),
+    [
+        ("HalfCheetah-v4", {"infos": {}}, "has no stored states"),
+        ("Hopper-v4", {}, "cannot be set to the state of row 0: it has another number of joints"),
+        ("Pendulum-v1", {}, "cannot be set to a state"),
+        ("Nothing-v0", {}, "cannot be made here"),
+        ("HalfCheetah-v4", {"actions": np.zeros((360, 2), np.float32)}, "cannot take an action"),
+        ("HalfCheetah-v4", {"episode_ends": np.ones(360, bool)}, "no two rows in one episode"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(
+    cheetah: Dataset, simulator: str, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BadInput, match=says):
+        replay(replace(cheetah, **changes), simulator, rows=5)
+
+
+def test_all_that_a_simulator_counts_to_its_state_is_set() -> None:
+    class Lamp:
+        """A world whose state has a switch beside qpos and qvel."""
+
+        def set_state(self, qpos: Any, qvel: Any, switch: Any) -> None:
+            self.state = (qpos.tolist(), qvel.tolist(), switch.tolist())
+
+        unwrapped = property(lambda self: self)
+
+    lamp = Lamp()
+    columns = {"qpos": np.array([[1.0], [2.0]]), "qvel": np.array([[3.0], [4.0]])}
+    with pytest.raises(BadInput, match="lamp cannot be set to the state of row 1: the data lacks switch"):
+        Stage("lamp", lamp, []).place(columns, 1)
+    Stage("lamp", lamp, []).place({**columns, "switch": np.array([[0, 0], [0, 1]])}, 1)
+    assert lamp.state == ([2.0], [4.0], [0, 1])
+    assert all(isinstance(value, int) for value in lamp.state[2])
+
+
+@pytest.mark.parametrize(("value", "says"), [(np.nan, "NaN"), (1e300, None)])
+def test_wild_states_leave_no_file_behind(
+    cheetah: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, says: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wild = {**cheetah.infos, "qvel": cheetah.infos["qvel"].copy()}
+    wild["qvel"][:, 2] = value
+    broken = replace(cheetah, infos=wild)
+    if says:
+        with pytest.raises(BadInput, match=says):
+            replay(broken, "HalfCheetah-v4", rows=5)
+    else:
+        assert "MuJoCo warned" in " ".join(replay(broken, "HalfCheetah-v4", rows=5)["notes"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "simulator", "clipped"),
+    [
+        ("halfcheetah_medium-v2", "HalfCheetah-v4", 0.0),
+        ("hopper_medium-v2", "Hopper-v4", 0.165),
+        ("walker2d_medium-v2", "Walker2d-v4", 0.283),
+        ("ant_medium-v2", "Ant-v4", 0.0),
+    ],
+)
+def test_genuine_d4rl_files_move_nearly_as_todays_simulators(
+    file: str, simulator: str, clipped: float
+) -> None:
+    if not SHARED.is_dir():
+        pytest.skip("the genuine files are not on this machine")
+    from bfq.data import d4rl
+
+    found = replay(d4rl.read(SHARED / f"{file}.hdf5"), simulator)
+    assert found["stored"] == "before"
+    assert found["clipped"] == pytest.approx(clipped, abs=0.01)
+    assert 1e-5 < found["relative"]["median"] < 0.01
+    assert 1e-3 < found["relative"]["q95"] < 0.05
+    assert "moves nearly as the data did" in found["verdict"]
+
+
+# The page
+
+
+def test_the_page_shows_everything_and_needs_nothing_else(cheetah: Dataset) -> None:
+    facts = json.loads(json.dumps(inspect(replace(cheetah, notes=("A note.",)))))  # as from a file
+    page = Page(data_page(facts, json.loads(json.dumps(replay(cheetah, "HalfCheetah-v4", rows=20)))))
+    for words in ("tiny", "A note.", "Returns", "Lengths", "Action 5", "moves as the data did", "sha256"):
+        assert words in page.text
+    names = [name for name, _ in page.elements]
+    assert names.count("svg") == 3 + 6  # returns, lengths, rewards, and each action
+    assert names.count("img") == 1
+
+
+def test_bars_are_as_tall_as_their_counts(tiny: Dataset) -> None:
+    page = Page(data_page(inspect(cloud(2000)), None))
+    heights = [float(at["height"] or 0) for name, at in page.elements if name == "rect"]
+    assert max(heights) == 100
+    titles = page.text.count(" from ")
+    assert titles >= len(heights)
+    assert "40 from 50 to 50" in page.text  # 40 episodes of 50 rows
+
+
+def test_few_rewards_are_bars_of_their_shares(tiny: Dataset) -> None:
+    page = Page(data_page(inspect(tiny), None))
+    widths = [at["style"] for _, at in page.elements if at.get("class") == "share"]
+    assert widths == [f"width: {share:.2f}%" for share in (100 / 6, 200 / 6, 100 / 6, 100 / 6, 100 / 6)]
+
+
+def test_many_dimensions_are_cut_short_and_said_so() -> None:
+    rng = np.random.default_rng(0)
+    wide = dataset(rng.normal(size=(30, 210)), rng.uniform(-1, 1, (30, 25)), rng.normal(size=30))
+    page = Page(data_page(inspect(wide), None))
+    assert "Action 23" in page.text
+    assert "Action 24" not in page.text
+    assert "1 more dimension not drawn." in page.text
+    assert "10 more dimensions not listed." in page.text
+
+
+def test_hostile_text_in_data_stays_text(tiny: Dataset) -> None:
+    hostile = replace(tiny, name=HOSTILE, source=HOSTILE + "\ud800", notes=(HOSTILE,))
+    text = data_page(inspect(hostile), None)
+    assert "<script" not in text
+    text.encode()
+    assert Page(text).text.count(HOSTILE) == 4  # the title, the heading, the source and the note

@@ -1,0 +1,250 @@
+"""Data made here: robots stepped as Gymnasium steps them, the same bytes by any number of processes."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from bfq.data import store
+from bfq.data.catalog import TASKS
+from bfq.data.making import harness, locomotion, reroll
+from bfq.data.making.crew import Crew
+from bfq.data.making.harness import Part, Recipe, make
+from bfq.data.making.log import Log
+from bfq.data.making.recipes import COOKS, recipe_for
+from bfq.data.making.weights import Weights
+from bfq.data.sources import availability, kept, load_dataset, make_here
+from bfq.errors import BadInput
+from bfq.simulation.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch, tmp_path):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("robot", BODIES)
+@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
+def test_runners_step_to_the_bit_as_gymnasium_does(robot):
+    seeds, rng = [3, 1234567], np.random.default_rng(0)
+    runners = Runners(robot, seeds)
+    worlds = [gymnasium.make(GYMNASIUM[robot]) for _ in seeds]
+    first = [world.reset(seed=seed)[0] for world, seed in zip(worlds, seeds, strict=True)]
+    np.testing.assert_array_equal(runners.observations, np.float32(first))
+    scale = 0.3 if robot in ("hopper", "walker2d") else 1.0  # gently, so that they do not fall at once
+    for _ in range(120):
+        running = runners.running.copy()
+        actions = (scale * rng.uniform(-1, 1, (2, runners.action_dim))).astype(np.float32)
+        step = runners.step(actions)
+        for k in np.flatnonzero(running):
+            seen, reward, terminated, _, _ = worlds[k].step(actions[k])
+            np.testing.assert_array_equal(runners.observations[k], np.float32(seen))
+            assert np.float32(reward) == np.float32(step.rewards[k])
+            assert terminated == step.terminated[k]
+    assert robot == "halfcheetah" or not runners.running.all()  # something did fall
+
+
+def test_a_runner_is_cut_off_after_a_thousand_steps():
+    runners = Runners("halfcheetah", [0])
+    still = np.zeros((1, 6), np.float32)
+    for _ in range(MOST_STEPS - 1):
+        assert not runners.step(still).truncated.any()
+    assert runners.step(still).truncated.all()
+    assert not runners.running.any()
+
+
+def test_a_log_holds_whole_episodes_in_order():
+    log = locomotion.Episodes("hopper", locomotion.Uniform(3), episodes=3)(0, 0)
+    ends = np.flatnonzero(log.terminals | log.timeouts)
+    assert len(ends) == 3
+    assert ends[-1] == len(log) - 1
+    inside = np.setdiff1d(np.arange(len(log) - 1), ends)
+    np.testing.assert_array_equal(log.next_observations[inside], log.observations[inside + 1])
+    assert (log.next_observations[ends[:-1]] != log.observations[ends[:-1] + 1]).any(1).all()
+    np.testing.assert_array_equal(np.float32(log.infos["qpos"][:, 1:]), log.observations[:, :5])
+
+
+def test_a_block_depends_on_its_seed_and_index_alone():
+    block = locomotion.Episodes("hopper", locomotion.Uniform(3), episodes=2)
+    first, again, other, seeded = block(5, 1), block(5, 1), block(5, 2), block(6, 1)
+    np.testing.assert_array_equal(first.observations, again.observations)
+    assert not np.array_equal(first.observations[0], other.observations[0])
+    assert not np.array_equal(first.observations[0], seeded.observations[0])
+
+
+def tiny(name: str = "local/hopper-medium-expert", size: int = 300, seed: int = 0) -> Recipe:
+    recipe = recipe_for(name, size, seed)
+    parts = tuple(Part(dataclasses.replace(part.block, episodes=2), part.size) for part in recipe.parts)
+    return dataclasses.replace(recipe, parts=parts)
+
+
+def test_any_number_of_processes_makes_the_same_bytes(tmp_path):
+    one = make(tiny(), tmp_path / "one", processes=1)
+    three = make(tiny(), tmp_path / "three", processes=3)
+    assert one.sha256 == three.sha256
+    assert make(tiny(seed=1), tmp_path / "other").sha256 != one.sha256
+    assert len(one) == 300
+    assert one.episode_ends[149]  # medium is cut off where expert begins
+    assert (one.masks[~one.episode_ends] == 1).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A block that writes down who asked for it, and stops the world at one of them."""
+
+    folder: str
+    stop_at: int = -1
+
+    def __call__(self, seed: int, index: int) -> Log:
+        with (Path(self.folder) / "asked").open("a") as file:
+            file.write(f"{index}\n")
+        if index == self.stop_at:
+            time.sleep(60)
+        row = np.full((5, 1), index, np.float32)
+        flags = np.zeros(5, bool)
+        return Log(row, row / 1000, row[:, 0], row, flags, flags | (np.arange(5) == 4))
+
+
+def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
+    script = (
+        "from pathlib import Path\n"
+        "from tests.test_making import Counted\n"
+        "from bfq.data.making.harness import Part, Recipe, make\n"
+        f"recipe = Recipe('r', 's', (Part(Counted({str(tmp_path)!r}, 7), 50),), about={{'stop': 0}})\n"
+        f"make(recipe, Path({str(tmp_path)!r}) / 'set', 1)\n"
+    )
+    root = Path(__file__).resolve().parents[1]
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=root, start_new_session=True)
+    journal = tmp_path / ".set.part" / "journal.json"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (journal.exists() and '"rows": 35' in journal.read_text()):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (tmp_path / "asked").unlink()
+    recipe = Recipe("r", "s", (Part(Counted(str(tmp_path)), 50),), about={"stop": 0})
+    dataset = make(recipe, tmp_path / "set", 1)
+    asked = {int(line) for line in (tmp_path / "asked").read_text().split()}
+    assert min(asked) == 7  # the seven before are not made again
+    np.testing.assert_array_equal(dataset.rewards, np.repeat(np.arange(10), 5))
+
+
+def test_no_block_is_made_in_vain_where_its_size_is_known(tmp_path):
+    parts = tuple(Part(Counted(str(tmp_path)), size, block_rows=5) for size in (15, 5, 7))
+    dataset = make(Recipe("r", "s", parts), tmp_path / "set", 2)
+    np.testing.assert_array_equal(dataset.rewards, [*[0] * 5, *[1] * 5, *[2] * 5, *[0] * 5, *[0] * 5, 1, 1])
+    np.testing.assert_array_equal(np.flatnonzero(dataset.episode_ends), [4, 9, 14, 19, 24, 26])
+    assert len((tmp_path / "asked").read_text().split()) == 6
+
+
+def _failing(seed: int, index: int) -> Log:
+    raise BadInput("there is no such world.")
+
+
+def test_what_goes_wrong_in_a_process_is_told_by_the_one_who_asked(tmp_path):
+    with pytest.raises(BadInput, match="no such world"):
+        make(Recipe("r", "s", (Part(_failing, 5),)), tmp_path / "set", 1)
+
+
+def _dying(seed: int, index: int) -> Log:
+    os._exit(3)
+
+
+def test_a_process_that_dies_is_noticed():
+    with Crew(1) as crew, pytest.raises(RuntimeError, match="has died"):
+        crew.ask(_dying, 0, 0).result()
+
+
+def test_a_user_script_without_a_guard_can_make_data(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import bfq.data.sources as s\nfrom bfq.data.making.recipes import recipe_for\n"
+        "print(len(s.make_here(recipe_for('local/hopper-random', 100), processes=2)))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "100", done.stderr
+
+
+def test_levels_are_ordered_by_their_returns(tmp_path):
+    """Five episodes each: the levels lie far apart."""
+    means = []
+    for level in locomotion.LEVELS:
+        recipe = recipe_for(f"local/hopper-{level}", 4000)
+        dataset = make(recipe, tmp_path / level)
+        whole = dataset.episode_returns[:-1] if level != "medium-expert" else dataset.episode_returns
+        means.append(whole.mean())
+    assert means == sorted(means)
+
+
+def test_every_recipe_has_a_card_and_names_its_simulator():
+    for name in COOKS:
+        assert name in TASKS
+        assert availability(name).startswith("can be made here")
+    for name in locomotion.NAMES:
+        assert recipe_for(name, 10).simulator == TASKS[name].simulator
+
+
+def test_made_data_is_kept_and_found_again():
+    name = "local/hopper-random"
+    made = make_here(recipe_for(name, 200))
+    assert availability(name) == "yes"
+    assert name in kept()
+    assert load_dataset(name).sha256 == made.sha256
+    assert store.made_by(Path(os.environ["BFQ_HOME"]) / "datasets" / name)["seed"] == 0
+    with pytest.raises(BadInput, match="here already, with 200 transitions"):
+        make_here(recipe_for(name, 300))
+    assert len(make_here(recipe_for(name, 100), replace=True)) == 100
+
+
+def test_a_policy_with_more_inputs_sees_zeros_there():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "hidden_0_w": rng.normal(size=(111, 4)).astype(np.float32),
+        "hidden_0_b": np.zeros(4, np.float32),
+        "mean_w": rng.normal(size=(4, 8)).astype(np.float32),
+        "mean_b": np.zeros(8, np.float32),
+        "log_std": np.zeros(8, np.float32),
+    }
+    policy = Weights(arrays, {"activation": "relu", "squash": "tanh"})
+    seen = rng.normal(size=(5, 27)).astype(np.float32)
+    padded = np.concatenate([seen, np.zeros((5, 84), np.float32)], axis=1)
+    np.testing.assert_array_equal(policy.act(seen), policy.act(padded))
+
+
+def test_a_file_without_a_robot_in_its_name_is_asked_for_one(tmp_path):
+    with pytest.raises(BadInput, match="no file"):
+        reroll.recipe([tmp_path / "hopper.npz"])
+    source = locomotion.shipped("hopper-medium")
+    (tmp_path / "policy.npz").write_bytes(source.read_bytes())
+    with pytest.raises(BadInput, match="add --robot"):
+        reroll.recipe([tmp_path / "policy.npz"])
+    with pytest.raises(BadInput, match="not one for the walker2d|motors"):
+        reroll.recipe([tmp_path / "policy.npz"], robot="walker2d")
+    assert reroll.recipe([tmp_path / "policy.npz"], robot="hopper").name == "rerolled/policy"
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the genuine policies are not here")
+def test_a_rerolled_policy_returns_what_it_is_known_for(tmp_path):
+    """Three episodes of HalfCheetah's; its 200 episodes have the mean 4770."""
+    recipe = reroll.recipe([SHARED / "policies" / "halfcheetah-medium.npz"], size=3000)
+    dataset = make(
+        dataclasses.replace(
+            recipe, parts=(Part(dataclasses.replace(recipe.parts[0].block, episodes=3), 3000),)
+        ),
+        tmp_path / "set",
+    )
+    assert recipe.name == "rerolled/halfcheetah-medium"
+    assert 4500 < dataset.episode_returns.mean() < 5000
+
+
+def test_parts_begin_with_different_dice():
+    assert len({harness._seed(seed, part) for seed in range(3) for part in range(3)}) == 9

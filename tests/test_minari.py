@@ -1,0 +1,369 @@
+"""Minari's datasets, read from the disk, against what Minari itself says is in them."""
+
+import json
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bfq.data.minari import find, from_minari, read
+from bfq.errors import BadInput
+
+WIDTHS = {"achieved_goal": 2, "desired_goal": 2, "observation": 4}  # in gymnasium's order
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Minari itself, with its datasets in a temporary folder."""
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    return minari
+
+
+def box(width, bound=np.inf, dtype="float64"):
+    spaces = pytest.importorskip("gymnasium.spaces")
+    return spaces.Box(-bound, bound, (width,), dtype)
+
+
+def goal_space():
+    return pytest.importorskip("gymnasium.spaces").Dict({name: box(width) for name, width in WIDTHS.items()})
+
+
+def arrays_of(space, rng, rows):
+    """Random observations of a space: an array, or a dict or tuple of them."""
+    if hasattr(space, "spaces"):
+        parts = space.spaces.items() if isinstance(space.spaces, dict) else enumerate(space.spaces)
+        found = {key: arrays_of(part, rng, rows) for key, part in parts}
+        return found if isinstance(space.spaces, dict) else tuple(found.values())
+    return rng.normal(size=(rows, *space.shape)).astype(space.dtype)
+
+
+def make(library, space, name="robot/walk-v0", lengths=(5, 3, 7), bound=1.0, infos=None, **settings):
+    """A dataset that Minari writes: the second episode terminates, the others are cut off."""
+    rng = np.random.default_rng(0)
+    buffers = [
+        library.data_collector.EpisodeBuffer(
+            id=k,
+            observations=arrays_of(space, rng, steps + 1),
+            actions=rng.uniform(-bound, bound, (steps, 2)).astype(np.float32),
+            rewards=rng.normal(size=steps).tolist(),
+            terminations=[k == 1 and i == steps - 1 for i in range(steps)],
+            truncations=[k != 1 and i == steps - 1 for i in range(steps)],
+            infos=infos(steps) if infos else None,
+        )
+        for k, steps in enumerate(lengths)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari wants an author and an address
+        return library.create_dataset_from_buffers(
+            name,
+            buffers,
+            observation_space=space,
+            action_space=settings.pop("action_space", box(2, bound, "float32")),
+            **settings,
+        )
+
+
+def check_every_number(dataset, theirs, flat):
+    """Compares a dataset with Minari's own walk over its episodes."""
+    row = 0
+    for episode in theirs.iterate_episodes():
+        steps, observations = len(episode), flat(episode.observations).astype(np.float32)
+        rows = slice(row, row + steps)
+        np.testing.assert_array_equal(dataset.observations[rows], observations[:-1])
+        np.testing.assert_array_equal(dataset.next_observations[rows], observations[1:])
+        np.testing.assert_array_equal(dataset.actions[rows], episode.actions)
+        np.testing.assert_array_equal(dataset.rewards[rows], episode.rewards.astype(np.float32))
+        np.testing.assert_array_equal(dataset.masks[rows], 1.0 - episode.terminations)
+        ends = episode.terminations | episode.truncations
+        np.testing.assert_array_equal(dataset.episode_ends[rows], ends)
+        assert ends[-1]
+        row += steps
+    assert len(dataset) == row
+
+
+def test_every_number_of_a_plain_dataset_is_minaris(library, tmp_path):
+    theirs = make(library, box(3))
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    check_every_number(dataset, theirs, lambda observations: observations)
+    assert len(dataset) == 15  # 5 + 3 + 7: no row is lost
+    assert np.flatnonzero(dataset.episode_ends).tolist() == [4, 7, 14]
+    assert np.flatnonzero(dataset.masks == 0).tolist() == [7]
+    assert (dataset.name, dataset.source) == ("robot/walk-v0", "Minari dataset robot/walk-v0")
+
+
+def test_more_than_ten_episodes_come_in_the_order_of_their_numbers(library, tmp_path):
+    theirs = make(library, box(3), lengths=range(1, 14))
+    check_every_number(read(tmp_path / "robot" / "walk-v0"), theirs, lambda observations: observations)
+
+
+def test_goals_are_joined_as_gymnasium_flattens_them(library, tmp_path):
+    from gymnasium.spaces import flatten
+
+    space = goal_space()
+    theirs = make(library, space)
+
+    def flat(observations):
+        rows = len(observations["observation"])
+        return np.array([flatten(space, {key: observations[key][i] for key in space}) for i in range(rows)])
+
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    check_every_number(dataset, theirs, flat)
+    assert dataset.observation_dim == 8
+
+
+def test_parts_of_an_observation_are_chosen_in_the_order_asked_for(library, tmp_path):
+    theirs = make(library, goal_space())
+    dataset = read(tmp_path / "robot" / "walk-v0", observation_keys=("observation", "desired_goal"))
+    check_every_number(
+        dataset, theirs, lambda parts: np.hstack([parts["observation"], parts["desired_goal"]])
+    )
+    with pytest.raises(
+        BadInput, match="unknown part of the observation 'desired': did you mean 'desired_goal'"
+    ):
+        read(tmp_path / "robot" / "walk-v0", observation_keys=["desired"])
+    with pytest.raises(BadInput, match="have no parts"):
+        read(store(tmp_path / "plain"), observation_keys=["observation"])
+
+
+def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
+    from gymnasium import spaces
+
+    inner = spaces.Dict({"z": box(1), "y": spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))})
+    space = spaces.Dict({"robot": inner, "clock": box(1)})
+    theirs = make(library, space)
+
+    def flat(parts):
+        rows = len(parts["clock"])
+        joined = [parts["clock"], parts["robot"]["y"][0], parts["robot"]["y"][1].reshape(rows, 4)]
+        return np.hstack([*joined, parts["robot"]["z"]])
+
+    check_every_number(read(tmp_path / "robot" / "walk-v0"), theirs, flat)
+    chosen = read(tmp_path / "robot" / "walk-v0", observation_keys=["robot/y"])
+    assert chosen.observation_dim == 6
+    # Where the card does not tell the space, the file's own names do.
+    card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
+    told = json.loads(card.read_text())
+    card.write_text(json.dumps({key: value for key, value in told.items() if key != "observation_space"}))
+    check_every_number(read(tmp_path / "robot" / "walk-v0"), theirs, flat)
+
+
+def test_the_range_of_actions_is_that_of_the_action_space(library, tmp_path):
+    make(library, box(3), bound=2.0)
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    assert dataset.action_low.tolist() == [-2.0, -2.0]
+    assert dataset.action_high.tolist() == [2.0, 2.0]
+
+
+def test_an_action_space_without_end_takes_its_range_from_the_data(library, tmp_path):
+    theirs = make(library, box(3), bound=5.0, action_space=box(2, np.inf, "float32"))
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    check_every_number(dataset, theirs, lambda observations: observations)
+    assert dataset.action_high.max() >= dataset.actions.max() > 2.0
+    assert any("range of the actions was not given" in note for note in dataset.notes)
+
+
+def test_actions_outside_their_space_are_clipped_with_a_word(library, tmp_path):
+    make(library, box(3), bound=2.0, action_space=box(2, 1.5, "float32"))
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    assert np.abs(dataset.actions).max() == 1.5
+    assert any("left the action space and were clipped" in note for note in dataset.notes)
+
+
+def test_the_state_before_each_action_is_kept(library, tmp_path):
+    def infos(steps):
+        return {"qpos": np.arange(2.0 * (steps + 1)).reshape(-1, 2), "qvel": np.arange(steps + 1.0)}
+
+    make(library, box(3), infos=infos)
+    dataset = read(tmp_path / "robot" / "walk-v0")
+    assert dataset.infos["qpos"][:6, 0].tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 0.0]
+    assert dataset.infos["qvel"][:6].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 0.0]
+
+
+def test_infos_that_are_no_states_do_no_harm(tmp_path):
+    odd = {"infos/qpos": np.zeros(4), "infos/qvel/deep": np.zeros(5)}
+    assert not read(store(tmp_path / "one", **odd)).infos
+    assert not read(store(tmp_path / "two", **{"infos/qpos": np.array([b"x"] * 5), "infos/qvel": 1.0})).infos
+
+
+def test_a_minari_dataset_gives_just_the_episodes_it_was_filtered_to(library):
+    theirs = make(library, goal_space()).filter_episodes(lambda episode: len(episode) != 3)
+    dataset = from_minari(theirs, observation_keys=["observation"])
+    check_every_number(dataset, theirs, lambda parts: parts["observation"])
+    assert len(dataset) == 12
+    with pytest.raises(BadInput, match=r"minari\.load_dataset"):
+        from_minari("robot/walk-v0")
+
+
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # Minari leaves its own folder
+def test_what_was_recorded_from_a_simulator_names_it(library, tmp_path):
+    import gymnasium
+
+    world = library.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=20), record_infos=True)
+    for seed in range(2):
+        world.reset(seed=seed)
+        for _ in range(20):
+            world.step(world.action_space.sample())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = world.create_dataset("pendulum/random-v0")
+    dataset = read(find("pendulum/random-v0"))
+    check_every_number(dataset, theirs, lambda observations: observations)
+    assert dataset.source == "Minari dataset pendulum/random-v0 of Pendulum-v1"
+    assert dataset.action_high.tolist() == [2.0]
+    world.close()
+
+
+def test_a_dataset_is_found_by_its_id_or_the_nearest_is_named(library, tmp_path):
+    make(library, box(3))
+    assert find("robot/walk-v0") == tmp_path / "robot" / "walk-v0"
+    for wrong in ("robot/walk-v1", "../robot/walk-v0", "robot"):
+        with pytest.raises(BadInput, match="unknown Minari dataset"):
+            find(wrong)
+
+
+def test_where_no_dataset_is_the_command_that_fetches_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="minari download D4RL/pen/human-v2"):
+        find("D4RL/pen/human-v2")
+    monkeypatch.delenv("MINARI_DATASETS_PATH")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / ".minari" / "datasets" / "pen" / "data"
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text("{}")
+    assert find("pen") == folder.parent
+
+
+@pytest.mark.parametrize("image_and_more", [True, False])
+def test_images_are_refused_unless_other_parts_are_chosen(library, tmp_path, image_and_more):
+    from gymnasium import spaces
+
+    image = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    theirs = make(library, spaces.Dict({"eye": image, "arm": box(2)}) if image_and_more else image)
+    with pytest.raises(BadInput, match="are images, and bfq takes numbers only"):
+        read(tmp_path / "robot" / "walk-v0")
+    if image_and_more:
+        chosen = read(tmp_path / "robot" / "walk-v0", observation_keys=["arm"])
+        check_every_number(chosen, theirs, lambda parts: parts["arm"])
+
+
+def test_other_formats_and_discrete_actions_are_refused(library, tmp_path):
+    from gymnasium import spaces
+
+    make(library, box(3), "arrow/walk-v0", data_format="arrow")
+    with pytest.raises(BadInput, match="kept in the format arrow"):
+        read(tmp_path / "arrow" / "walk-v0")
+    make(library, box(3))
+    card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
+    told = json.loads(card.read_text())
+    card.write_text(
+        json.dumps({**told, "action_space": library.serialization.serialize_space(spaces.Discrete(4))})
+    )
+    with pytest.raises(BadInput, match="actions of the Minari dataset are a Discrete space"):
+        read(tmp_path / "robot" / "walk-v0")
+
+
+# --- broken and hostile folders, made without Minari --------------------------------------------------------
+
+
+def store(folder, card=None, **changes):
+    """A folder with one episode of four steps, some of its arrays changed."""
+    columns = {
+        "observations": np.zeros((5, 3)),
+        "actions": np.zeros((4, 2), np.float32),
+        "rewards": np.arange(4.0),
+        "terminations": np.zeros(4, bool),
+        "truncations": np.arange(4) == 3,
+    }
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "metadata.json").write_text(json.dumps({} if card is None else card))
+    with h5py.File(data / "main_data.hdf5", "w") as file:
+        for name, column in {**columns, **changes}.items():
+            if column is not None:
+                file[f"episode_0/{name}"] = column
+    return folder
+
+
+def test_a_folder_without_a_card_is_read_as_far_as_its_arrays_tell(tmp_path):
+    folder = store(tmp_path / "old", rewards=np.arange(4.0)[:, None][:, 0])
+    (folder / "data" / "metadata.json").unlink()
+    dataset = read(folder)
+    assert dataset.name == "old"
+    assert dataset.rewards.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert (read(folder / "data").name, read(folder / "data", "mine").name) == ("old", "mine")
+
+
+def test_a_log_that_stops_without_a_flag_is_cut_off_there(tmp_path):
+    folder = store(tmp_path, truncations=np.zeros(4, bool))
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["episode_1"] = file["episode_0"]
+    dataset = read(folder)
+    assert dataset.episode_ends.tolist() == [False, False, False, True] * 2
+    assert dataset.masks.all()
+
+
+def test_a_terminated_episode_is_not_cut_off_too(tmp_path):
+    dataset = read(store(tmp_path, terminations=np.arange(4) == 3, truncations=np.zeros(4, bool)))
+    assert dataset.masks.tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert not any("both-flags" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"rewards": None}, "episode_0 has no rewards"),
+        ({"observations": None}, "episode_0 has no observations"),
+        ({"observations": np.zeros((4, 3))}, r"4 rewards and observations of shape \(4, 3\)"),
+        ({"actions": np.zeros((3, 2))}, r"4 rewards and actions of shape \(3, 2\)"),
+        ({"terminations": np.bool_(False)}, "4 rewards and terminations"),
+        ({"actions": np.array([b"rm -rf"] * 4)}, "are not numbers"),
+        ({"observations": np.full((5, 3), np.nan)}, "NaN"),
+        ({"observations": np.full((5, 3), 1e300)}, "observations hold"),
+        ({"actions": h5py.ExternalLink("other.hdf5", "/actions")}, "links are not followed"),
+        ({"observations": h5py.SoftLink("/episode_0/rewards")}, "links are not followed"),
+        ({"card": {"action_space": "{"}}, "not readable JSON"),
+        ({"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}}, "does not fit the actions"),
+        ({"card": {"action_space": '{"low": "x", "high": 1}'}}, "does not fit the actions"),
+        ({"card": {"action_space": '{"low": 1, "high": 1}'}}, "action_low must be below"),
+        ({"card": {"observation_space": '{"type": "Text"}'}}, "are a Text space"),
+        ({"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}}, "has no observations/a"),
+        ({"card": {"observation_space": '{"subspaces": {"a": 3}}'}}, "does not describe"),
+        ({"card": [1, 2]}, "does not describe a dataset"),
+    ],
+)
+def test_broken_folders_are_refused_in_a_sentence(tmp_path, changes, match):
+    with pytest.raises(BadInput, match=match):
+        read(store(tmp_path, **changes))
+
+
+def test_folders_without_a_dataset_or_an_episode_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="there is no Minari dataset in"):
+        read(tmp_path / "absent")
+    folder = store(tmp_path)
+    with pytest.raises(BadInput, match="has no episode 7"):
+        read(folder, episodes=[0, 7])
+    with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
+        file["episode_x"] = 1.0
+    with pytest.raises(BadInput, match="there is no episode"):
+        read(folder)
+    (folder / "data" / "main_data.hdf5").write_text("not HDF5")
+    with pytest.raises(BadInput, match=r"main_data\.hdf5 is not a readable HDF5 file"):
+        read(folder)
+    (folder / "data" / "main_data.hdf5").unlink()
+    with pytest.raises(BadInput, match="there is no file"):
+        read(folder)
+
+
+def test_shapes_that_the_file_cannot_have_filled_are_refused(tmp_path):
+    folder = store(tmp_path, observations=None)
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file.create_dataset("episode_0/observations", (5, 10**10), "f4", chunks=(1, 1000))
+    with pytest.raises(BadInput, match="claim 200,000,000,"):
+        read(folder)
+
+
+def test_it_is_read_without_minari():
+    assert "import minari" not in Path(read.__code__.co_filename).read_text()

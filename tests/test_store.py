@@ -1,0 +1,219 @@
+"""The store: what is written is what is read, whole or not at all, without holding it in memory."""
+
+import json
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bfq.data import store
+from bfq.data.dataset import Dataset
+from bfq.data.places import dataset_folder, home
+from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarise
+from bfq.errors import BadInput, DiskTrouble
+
+
+def piece(rows: int, seed: int = 0, width: int = 3) -> Dataset:
+    rng = np.random.default_rng(seed)
+    s, n = rng.normal(size=(2, rows, width)).astype(np.float32)
+    a = rng.uniform(-2, 2, (rows, 2)).astype(np.float32)
+    ends = np.arange(rows) % 4 == 3
+    ends[-1] = True
+    masks = np.where(np.arange(rows) % 8 == 3, 0.0, 1.0).astype(np.float32)
+    rewards = rng.normal(size=rows).astype(np.float32)
+    bound = np.full(2, 2.0, np.float32)
+    infos = {"qpos": rng.normal(size=(rows, 2)), "time": np.arange(rows)}
+    return Dataset(s, a, rewards, n, masks, ends, -bound, bound, "piece", "dice", ("a note",), infos)
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    saved, path = piece(50), tmp_path / "deep" / "set"
+    loaded = store.save(saved, path, {"seed": 3})
+    for name, column in saved.columns.items():
+        np.testing.assert_array_equal(getattr(loaded, name), column)
+    for name, column in saved.infos.items():
+        np.testing.assert_array_equal(loaded.infos[name], column)
+    assert (loaded.sha256, loaded.source, loaded.notes) == (saved.sha256, "dice", ("a note",))
+    np.testing.assert_array_equal(loaded.episode_returns, saved.episode_returns)
+    np.testing.assert_array_equal(loaded.summary.observation_std, saved.summary.observation_std)
+    assert store.made_by(path) == {"seed": 3}
+    assert not [name for name in os.listdir(path.parent) if name.startswith(".")]
+
+
+def test_pieces_are_one_dataset_with_the_fingerprint_of_the_whole(tmp_path):
+    whole = piece(50)
+    with store.Writer(tmp_path / "set") as writer:
+        for cut in (slice(0, 13), slice(13, 14), slice(14, 50)):
+            writer.append(whole.rows(cut))
+        assert writer.finish("piece", "dice").sha256 == whole.sha256
+
+
+def test_the_store_is_plain_arrays_that_numpy_reads_alone(tmp_path):
+    saved = piece(10)
+    store.save(saved, tmp_path / "set")
+    rows = np.load(tmp_path / "set" / "transitions.npy", allow_pickle=False)
+    np.testing.assert_array_equal(rows[:, 5:8], saved.next_observations)
+    np.testing.assert_array_equal(rows[:, 9], saved.masks)
+
+
+def test_a_writer_goes_on_after_the_pieces_of_a_killed_one(tmp_path):
+    whole, recipe = piece(40), {"seed": 1}
+    with store.Writer(tmp_path / "set", recipe) as first:
+        first.append(whole.rows(slice(0, 16)), label=0)
+        # Killed in the middle of the next piece: its bytes are there, its entry in the journal is not.
+        with (tmp_path / ".set.part" / "transitions.npy").open("ab") as file:
+            file.write(b"half a row")
+    assert not store.exists(tmp_path / "set")
+    with store.Writer(tmp_path / "set", recipe) as second:
+        assert (second.rows, second.pieces(0), second.pieces(1)) == (16, 1, 0)
+        second.append(whole.rows(slice(16, 40)), label=1)
+        assert second.finish("piece", "dice").sha256 == whole.sha256
+
+
+def test_pieces_of_another_recipe_are_not_taken(tmp_path):
+    with store.Writer(tmp_path / "set", {"seed": 1}) as first:
+        first.append(piece(8))
+    with store.Writer(tmp_path / "set", {"seed": 2}) as second:
+        assert second.rows == 0
+        second.append(piece(4))
+        assert len(second.finish("piece", "dice")) == 4
+
+
+def test_pieces_that_do_not_fit_together_are_refused(tmp_path):
+    with store.Writer(tmp_path / "set") as writer:
+        writer.append(piece(4))
+        with pytest.raises(BadInput, match="does not go with"):
+            writer.append(piece(4, width=5))
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_writers_of_one_dataset_do_not_meet(tmp_path):
+    with (
+        store.Writer(tmp_path / "set", {"seed": 1}),
+        pytest.raises(BadInput, match="another process is writing"),
+        store.Writer(tmp_path / "set", {"seed": 1}),
+    ):
+        pass
+
+
+def test_a_dataset_is_replaced_only_when_told_so(tmp_path):
+    store.save(piece(8), tmp_path / "set")
+    with pytest.raises(BadInput, match="already"):
+        store.save(piece(4), tmp_path / "set")
+    with store.Writer(tmp_path / "set", replace=True) as writer:
+        writer.append(piece(4))
+        writer.finish("piece", "dice")
+    assert len(store.load(tmp_path / "set")) == 4
+
+
+def test_an_empty_dataset_is_refused(tmp_path):
+    with store.Writer(tmp_path / "set") as writer, pytest.raises(BadInput, match="no transition"):
+        writer.finish("none", "nowhere")
+
+
+def _other_dtype(folder: Path) -> None:
+    rows = np.load(folder / "transitions.npy")
+    np.save(folder / "transitions.npy", rows.astype(np.float64))
+
+
+DAMAGES = {
+    "a missing file": lambda folder: (folder / "transitions.npy").unlink(),
+    "a truncated file": lambda folder: os.truncate(folder / "transitions.npy", 200),
+    "another length": lambda folder: np.save(folder / "episode_ends.npy", np.zeros(3, bool)),
+    "another type": _other_dtype,
+    "objects": lambda folder: np.save(folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True),
+    "no card": lambda folder: (folder / "dataset.json").write_text("{"),
+    "another card": lambda folder: (folder / "dataset.json").write_text("[]"),
+    "a card with holes": lambda folder: (folder / "dataset.json").write_text('{"format": 1}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_store_is_said_in_a_sentence(tmp_path, damage):
+    store.save(piece(10), tmp_path / "set")
+    DAMAGES[damage](tmp_path / "set")
+    with pytest.raises(BadInput, match="damaged|no dataset|not the card"):
+        store.load(tmp_path / "set")
+
+
+def test_a_card_cannot_point_outside_its_folder(tmp_path):
+    store.save(piece(10), tmp_path / "set")
+    card = json.loads((tmp_path / "set" / "dataset.json").read_text())
+    (tmp_path / "set" / "dataset.json").write_text(json.dumps({**card, "infos": ["../../secret"]}))
+    with pytest.raises(BadInput, match="cannot name a column"):
+        store.load(tmp_path / "set")
+
+
+def test_a_place_that_cannot_be_written_is_disk_trouble(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskTrouble, match="cannot write"):
+        store.save(piece(4), tmp_path / "file" / "set")
+
+
+def test_the_home_is_the_users_choice(monkeypatch, tmp_path):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path))
+    assert home() == tmp_path
+    assert dataset_folder("local/x-y") == tmp_path / "datasets" / "local" / "x-y"
+    monkeypatch.delenv("BFQ_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert home() == tmp_path / "cache" / "bfq"
+
+
+@pytest.mark.parametrize("name", ["", "a//b", "../x", "a/..", "/etc", "a\\b", "a\nb"])
+def test_a_name_cannot_leave_the_home(name):
+    with pytest.raises(BadInput, match="cannot name a dataset"):
+        dataset_folder(name)
+
+
+def test_moments_in_pieces_are_the_moments_of_the_whole():
+    rows = np.random.default_rng(0).normal(1e4, 1.0, (1000, 3))  # a mean far from 0, where naive sums fail
+    moments = Moments()
+    for part in np.split(rows, [1, 400, 650]):
+        moments.add(part)
+    np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(moments.std, rows.std(0), rtol=1e-10)
+
+
+def test_a_fingerprint_tells_every_change():
+    columns = piece(6).columns
+    words = set()
+    for change in (
+        {},
+        {"rewards": columns["rewards"] + np.float32(1e-6)},
+        {"actions": columns["actions"].reshape(4, 3)},
+        {"masks": columns["masks"].astype(np.float64)},
+    ):
+        fingerprint = Fingerprint()
+        fingerprint.add({**columns, **change})
+        words.add(fingerprint.hexdigest())
+    assert len(words) == 4
+
+
+def test_a_summary_does_not_depend_on_the_chunks():
+    big = piece(CHUNK + 7)
+    whole = summarise(big.columns, {})
+    np.testing.assert_allclose(whole.observation_mean, big.observations.mean(0, dtype=np.float64), rtol=1e-9)
+    np.testing.assert_allclose(whole.observation_std, big.observations.std(0, dtype=np.float64), rtol=1e-9)
+    assert (whole.reward_low, whole.reward_high) == (big.rewards.min(), big.rewards.max())
+    assert len(whole.episode_returns) == big.episode_ends.sum()
+    assert sum(len(chunk["rewards"]) for chunk in chunks(big.columns)) == len(big)
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="this system cannot give mapped pages back")
+def test_pages_that_were_read_are_given_back(tmp_path):
+    rows = np.zeros((20_000, 500), np.float32)
+    np.save(tmp_path / "big.npy", rows)
+    mapped = np.load(tmp_path / "big.npy", mmap_mode="r")
+    before = _resident()
+    assert mapped.sum() == 0
+    held = _resident()
+    forget({"observations": mapped[:, :5]})
+    assert held - before > 30e6  # the 40 MB were counted as ours
+    assert _resident() - before < 10e6
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * mmap.PAGESIZE
