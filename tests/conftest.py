@@ -1,9 +1,13 @@
 """Every array shape in a signature is checked while the tests run."""
 
 import os
+import tempfile
 
 # Tests compile many small programs once each: compiling less thoroughly makes them several times faster.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+
+# Data that tests make is kept away from the user's own.
+os.environ["BFQ_HOME"] = tempfile.mkdtemp(prefix="bfq-tests-")
 
 from jaxtyping import install_import_hook  # noqa: E402 - after the flags, which JAX reads once
 
@@ -17,6 +21,6 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, "beartype.beartype")
 
-from bfq.simulation.worlds import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
+from bfq.simulation.optional import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
 
 choose_graphics()  # MuJoCo looks once, when it is first imported, and some tests import it themselves

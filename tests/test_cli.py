@@ -10,7 +10,6 @@ import pytest
 import bfq
 from bfq.cli.main import VERBS, main
 from bfq.data.pendulum import make_pendulum
-from bfq.data.tables import write_npz
 
 TINY = ["--set", "width=8", "--set", "critic_width=8", "--set", "depth=1", "--set", "critic_depth=1",
         "--set", "batch_size=16"]  # fmt: skip
@@ -20,14 +19,19 @@ SHORT = ["--steps", "40", "--seeds", "2", "--evaluations", "2", "--eval-episodes
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "run"
-    assert main(["train", "--baseline", "bc", *SHORT, *TINY, "--set", "eta=0.5,1", "--out", str(folder)]) == 0
+    words = ["train", "--task", "pendulum-mixed", "--baseline", "bc", *SHORT, *TINY, "--set", "eta=0.5,1"]
+    assert main([*words, "--out", str(folder)]) == 0
     return folder
 
 
 @pytest.fixture
 def log(tmp_path):
     path = tmp_path / "mine.npz"
-    write_npz(make_pendulum(episodes=2), path)
+    data = make_pendulum(episodes=2)
+    columns = {name: column for name, column in data.columns.items() if name not in ("masks", "episode_ends")}
+    np.savez(
+        path, **columns, timeouts=data.episode_ends, action_low=data.action_low, action_high=data.action_high
+    )
     return path
 
 
@@ -171,9 +175,9 @@ BAD = {
     "train --candidates 0": "candidates",
     "train --temperature -1": "temperature",
     "train --evaluations -1": "evaluations",
-    "train --simulator Hopper-v5": "pendulum-mixed is judged in",
+    "train --simulator Hopper-v5": "local/halfcheetah-mini is judged in",
     "train --track tensorbord": "did you mean 'tensorboard'",
-    "train --out /proc/none/run": "cannot write",
+    "train --task pendulum-mixed --out /proc/none/run": "cannot write",
     "train --resume --out nowhere": "no run to resume",
     "train --resume --steps 3": "cannot be given",
     "train --config none.json": "no file",
@@ -214,8 +218,8 @@ def test_a_finished_run_resumed_shows_its_result(finished, capsys):
 
 def test_runs_are_numbered_and_the_newest_unfinished_is_resumed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = ["train", "--agent", "bc", "--steps", "20", "--seeds", "1", "--evaluations", "0",
-             "--eval-episodes", "1", "--set", "width=8"]  # fmt: skip
+    words = ["train", "--task", "pendulum-mixed", "--agent", "bc", "--steps", "20", "--seeds", "1",
+             "--evaluations", "0", "--eval-episodes", "1", "--set", "width=8"]  # fmt: skip
     assert main(words) == 0
     assert main(words) == 0
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())

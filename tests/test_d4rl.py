@@ -9,7 +9,7 @@ import pytest
 
 import bfq
 from bfq.data import d4rl
-from bfq.data.hdf5 import names_in, read_arrays
+from bfq.data.formats.hdf5 import names_in, read_arrays
 from bfq.data.making import weights
 from bfq.data.making.stored_policy import stored_policy
 from bfq.errors import BadInput

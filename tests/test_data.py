@@ -8,7 +8,7 @@ import bfq
 from bfq.data.catalog import PENDULUM
 from bfq.data.pendulum import BEST, make_pendulum, random_torque
 from bfq.data.sources import load_dataset
-from bfq.data.tables import read_file, write_npz
+from bfq.data.tables import read_file
 from bfq.data.transforms import apply, fit
 from bfq.errors import BadInput
 from bfq.simulation.batch import Simulators
@@ -133,13 +133,6 @@ def test_files_give_what_arrays_give(tmp_path, ending):
     data = load_dataset(path)
     assert data.sha256 == bfq.from_arrays(**given).sha256
     assert data.name == "log"
-
-
-def test_write_npz_round_trips(tmp_path):
-    data = make_pendulum(episodes=2)
-    write_npz(data, tmp_path / "pendulum.npz")
-    assert read_file(tmp_path / "pendulum.npz").sha256 == data.sha256
-    assert [path.name for path in tmp_path.iterdir()] == ["pendulum.npz"]
 
 
 def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):

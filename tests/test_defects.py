@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from bfq.data.checks.defects import DEFECTS, name_of, note, refuse
 from bfq.data.dataset import from_arrays
-from bfq.data.defects import DEFECTS, name_of, note, refuse
 from bfq.data.tables import read_table
 from bfq.errors import BadInput
 

@@ -17,10 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bfq.data import transfer
-from bfq.data.downloads import Remote, fetch
-from bfq.data.remotes import REMOTES, fetch_minari, remotes_for
-from bfq.data.web import Manners
+from bfq.data.fetching import transfer
+from bfq.data.fetching.downloads import Remote, fetch
+from bfq.data.fetching.remotes import REMOTES, fetch_minari, remotes_for
+from bfq.data.fetching.web import Manners
 from bfq.errors import BadInput, DiskTrouble
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -320,7 +320,7 @@ def test_a_part_of_another_address_is_not_continued(remote, server, tmp_path, ma
 SCRIPT = """
 import sys
 from pathlib import Path
-from bfq.data.downloads import Remote, fetch
+from bfq.data.fetching.downloads import Remote, fetch
 url, folder, digest = sys.argv[1:]
 fetch(Remote("some-task", "a.hdf5", (url,), digest, plain_http=True), Path(folder))
 print("done")

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from bfq.data import columns, coverage, summary
-from bfq.data.columns import histograms, spaced
-from bfq.data.coverage import cells, participation, principal, repeats, spacing
+from bfq.data import summary
 from bfq.data.dataset import Dataset
-from bfq.data.inspection import inspect, told, whole_histogram
-from bfq.data.replay import replay, stored_when
-from bfq.data.replay import told as replay_told
+from bfq.data.inspecting import columns, coverage
+from bfq.data.inspecting.columns import histograms, spaced
+from bfq.data.inspecting.coverage import cells, participation, principal, repeats, spacing
+from bfq.data.inspecting.inspection import inspect, told, whole_histogram
+from bfq.data.inspecting.replay import replay, stored_when
+from bfq.data.inspecting.replay import told as replay_told
 from bfq.errors import BadInput
 from bfq.reporting.charts import heat
 from bfq.reporting.data_page import data_page

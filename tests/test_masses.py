@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bfq.data import d4rl
-from bfq.data.replay import replay
+from bfq.data.inspecting.replay import replay
 from bfq.simulation.masses import robot_file, weigh_as_mujoco_2
 from bfq.simulation.runners import GYMNASIUM, OLD_MASSES, Runners
 from bfq.simulation.worlds import make_world

@@ -16,7 +16,7 @@ def spelled(values: list[float]) -> str:
 
 
 def result(name: str) -> dict:
-    return json.loads((ROOT / "results" / "pendulum-mixed" / name).read_text())
+    return json.loads((ROOT / "results" / "halfcheetah-mini" / name).read_text())
 
 
 @pytest.mark.parametrize("name", ["result.json", "bc.json"])
@@ -28,7 +28,27 @@ def test_the_demo_table(name):
 
 def test_the_data_row():
     data = result("result.json")["data"]
-    assert f"−{-data['return_mean']:.1f} | {data['normalized_mean']:.1f}" in README
+    assert f"{data['return_mean']:.1f} | {data['normalized_mean']:.1f}" in README
+
+
+def test_the_table_of_data_made_here():
+    rows = {
+        row["name"]: row for row in json.loads((ROOT / "results" / "data" / "local.json").read_text())["rows"]
+    }
+    for robot in ("halfcheetah", "hopper", "walker2d", "ant"):
+        levels = ("random", "medium-replay", "medium", "medium-expert", "expert")
+        means = [rows[f"local/{robot}-{level}"]["return_mean"] for level in levels]
+        assert means == sorted(means)
+        assert f"| {robot} | {' | '.join(f'{mean:.0f}' for mean in means)} |".replace("-", "−") in README
+
+
+def test_policies_rolled_out_anew_return_what_they_are_known_for():
+    rows = json.loads((ROOT / "results" / "data" / "rerolled.json").read_text())["rows"]
+    today = {row["policy"].split("-")[0]: row["return_mean"] for row in rows if not row["old_masses"]}
+    assert abs(today["halfcheetah"] - 4770) < 100
+    assert abs(today["walker2d"] - 2850) < 250
+    assert abs(today["hopper"] - 1250) < 100
+    assert all(row["episodes"] >= 100 for row in rows)
 
 
 def test_the_checkerboard_table_and_its_promise():

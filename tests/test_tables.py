@@ -13,11 +13,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bfq.data import delimited
+from bfq.data.checks.defects import name_of
+from bfq.data.checks.episodes import mark_ends
+from bfq.data.checks.ranges import from_data
 from bfq.data.dataset import from_arrays, from_episodes
-from bfq.data.defects import name_of
-from bfq.data.episodes import mark_ends
-from bfq.data.ranges import from_data
+from bfq.data.formats import delimited
 from bfq.data.tables import read_file, read_table
 from bfq.errors import BadInput
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bfq.api import Result, evaluate, train
-    from bfq.data import Dataset, from_arrays, load_dataset
+    from bfq.data import Dataset, from_arrays, from_episodes, load_dataset
     from bfq.deploy.policy import Policy, load_policy
     from bfq.errors import BadInput
 
@@ -18,6 +18,7 @@ _HOMES = {
     "Result": "bfq.api",
     "Dataset": "bfq.data",
     "from_arrays": "bfq.data",
+    "from_episodes": "bfq.data",
     "load_dataset": "bfq.data",
     "Policy": "bfq.deploy.policy",
     "load_policy": "bfq.deploy.policy",
@@ -31,6 +32,7 @@ __all__ = [
     "Result",
     "evaluate",
     "from_arrays",
+    "from_episodes",
     "load_dataset",
     "load_policy",
     "train",

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bfq.agents.agent import check_acting
+from bfq.data import store
 from bfq.data.catalog import DEFAULT_TASK
 from bfq.data.dataset import Dataset
-from bfq.data.tables import write_npz
 from bfq.deploy.policy import Policy, load_policy, load_trained
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.film import check_video, film
@@ -21,7 +21,7 @@ from bfq.experiment import complete, new_folder, read_run, start, world_of
 from bfq.files import make_folder
 from bfq.settings import compose, reference_of
 
-OWN_DATA = "data.npz"  # a dataset given from Python, inside its run folder
+OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def train(
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
         make_folder(folder)
-        write_npz(task, folder / name)  # before the run begins, so that it can be resumed from its start
+        store.save(task, folder / name)  # before the run begins, so that it can be resumed from its start
         start(replace(run, task=str((folder / name).absolute())), folder, task)
     else:
         start(run, folder)

@@ -20,7 +20,7 @@ from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
-from bfq.files import locked, make_folder, read_json, write_bytes, write_json
+from bfq.files import check_place, locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reporting.report import write_report
 from bfq.settings import FORMAT, RunConfig, baseline_of, checked, command, reference_of
@@ -42,7 +42,8 @@ def say(sentence: str) -> None:
 
 def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
     """The next free folder for a run of this task and agent."""
-    stem = f"{Path(run.task).stem if Path(run.task).suffix else run.task}-{run.agent}"
+    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
+    stem = f"{name}-{run.agent}"
     taken = {path.name for path in runs.glob(f"{stem}-*")}
     number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
     return runs / f"{stem}-{number:03d}"
@@ -65,6 +66,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     """
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
+    check_place(folder)
     dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
     for note in dataset.notes:
         say(f"note: {note}")

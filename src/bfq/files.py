@@ -41,6 +41,16 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"{path} is not readable JSON: {error}.") from error
 
 
+def check_place(folder: Path) -> None:
+    """Refuses a folder that could not be made, before any work is done for it."""
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot write to the folder {folder}: {error}.") from error
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise BadInput(f"cannot write to the folder {folder}: {there} is no folder one can write to.")
+
+
 def make_folder(path: Path) -> None:
     """Makes a folder one can write to, or says why not."""
     try:

@@ -72,7 +72,7 @@ def _columns(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="OURS=THEIRS[,…]",
-        help="columns by name or prefix, as observations=obs_",
+        help="a column, a prefix (observations=obs_), several (a+b), or none",
     )
     add("--action-low", type=float, metavar="X", help="the smallest action the machine takes")
     add("--action-high", type=float, metavar="X", help="the largest action the machine takes")
@@ -126,9 +126,9 @@ def _import(args: argparse.Namespace) -> int:
 
 def _download(args: argparse.Namespace) -> int:
     from bfq.data.catalog import get_task
-    from bfq.data.downloads import fetch
+    from bfq.data.fetching.downloads import fetch
+    from bfq.data.fetching.remotes import remotes_for
     from bfq.data.importing import import_files
-    from bfq.data.remotes import remotes_for
     from bfq.experiment import say
     from bfq.training.progress import byte_bar
 
@@ -141,9 +141,9 @@ def _download(args: argparse.Namespace) -> int:
 
 def _inspect(args: argparse.Namespace) -> int:
     from bfq.data.catalog import TASKS
-    from bfq.data.inspection import inspect, told
-    from bfq.data.replay import replay
-    from bfq.data.replay import told as told_replay
+    from bfq.data.inspecting.inspection import inspect, told
+    from bfq.data.inspecting.replay import replay
+    from bfq.data.inspecting.replay import told as told_replay
     from bfq.data.sources import load_dataset
     from bfq.files import make_folder, write_bytes, write_json
     from bfq.reporting.data_page import data_page

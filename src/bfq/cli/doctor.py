@@ -36,6 +36,40 @@ def _pendulum() -> str:
     return "Pendulum-v1 resets"
 
 
+def _robot() -> str:
+    from bfq.simulation.runners import Runners
+
+    Runners("halfcheetah", [0]).close()
+    return f"{_module('mujoco')()}, a robot stands"
+
+
+def _adroit() -> str:
+    from bfq.simulation.worlds import make_world
+
+    make_world("AdroitHandPen-v1", 100).close()
+    return "a hand holds a pen"
+
+
+def _drawing() -> str:
+    from bfq.simulation.batch import Simulators
+
+    simulators = Simulators("HalfCheetah-v4", [0], 10, render=True)
+    simulators.reset()
+    height, width, _ = simulators.render().shape
+    simulators.close()
+    return f"{width} × {height} pixels of a robot"
+
+
+def _data_folder() -> str:
+    from bfq.data.places import home
+
+    folder = home()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(there, os.W_OK):
+        raise PermissionError(f"{there} cannot be written to")
+    return f"{folder}, {shutil.disk_usage(there).free / 2**30:.1f} GiB free"
+
+
 def _disk() -> str:
     free = shutil.disk_usage(".").free / 2**30
     if not os.access(".", os.W_OK):
@@ -53,6 +87,12 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("simulator", _pendulum, "pip install gymnasium"),
     ("plots", _module("matplotlib"), "pip install matplotlib"),
     ("disk", _disk, "choose another folder"),
+    ("data folder", _data_folder, "choose another with the environment variable BFQ_HOME"),
+    ("robots (optional)", _robot, "pip install 'bfq-rl[mujoco]'"),
+    ("drawing robots (optional)", _drawing, "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6"),
+    ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),
+    ("Adroit (optional)", _adroit, "pip install 'bfq-rl[adroit]'"),
+    ("Parquet (optional)", _module("pyarrow"), "pip install 'bfq-rl[parquet]'"),
     ("video (optional)", _module("imageio_ffmpeg"), "pip install 'bfq-rl[video]'"),
     ("TensorBoard (optional)", _module("tensorboardX"), "pip install 'bfq-rl[tensorboard]'"),
     ("W&B (optional)", _module("wandb"), "pip install 'bfq-rl[wandb]'"),
@@ -74,6 +114,6 @@ def run(args: argparse.Namespace) -> int:
         show_json({"well": well, "findings": findings, "versions": versions()})
         return 0 if well else 1
     for finding in findings:
-        print(f"{'✓' if finding['works'] else '✗'} {finding['check']:24} {finding['says']}")
+        print(f"{'✓' if finding['works'] else '✗'} {finding['check']:26} {finding['says']}")
     print("versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()))
     return 0 if well else 1

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.defects import refuse
-from bfq.data.succession import check_succession
+from bfq.data.checks.defects import refuse
+from bfq.data.checks.succession import check_succession
+from bfq.data.checks.suspicions import notes_on
+from bfq.data.checks.trajectories import join
+from bfq.data.checks.validation import as_array, check
 from bfq.data.summary import Summary, summarise
-from bfq.data.suspicions import notes_on
-from bfq.data.trajectories import join
-from bfq.data.validation import as_array, check
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]

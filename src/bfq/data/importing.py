@@ -4,36 +4,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bfq.data import store
+from bfq.data import d4rl, minari, ogbench, store
 from bfq.data.catalog import TASKS, Task
 from bfq.data.dataset import Dataset
-from bfq.data.hdf5 import ENDINGS
+from bfq.data.formats.hdf5 import ENDINGS
 from bfq.data.places import dataset_folder
+from bfq.data.tables import read_table
 from bfq.errors import BadInput
 
 
 def read_any(
     path: Path, task: Task | None = None, mapping: Mapping[str, str] | None = None, **bounds: Any
 ) -> Dataset:
-    """The dataset in a file (npz, CSV, Parquet, HDF5) or in the folder of a Minari dataset.
+    """The dataset in a file (npz, CSV, Parquet, HDF5), in a folder of a store, or of Minari by folder or id.
 
     `task` says what a published file is to be read as; without it, the file's own marks decide.
     """
     if path.is_dir():
-        from bfq.data import minari
-
-        return minari.read(path)
+        return store.load(path) if store.exists(path) else minari.read(path)
+    if not path.exists() and not path.suffix:
+        return minari.read(minari.find(str(path)))
     if task is not None and task.family == "ogbench":
-        from bfq.data import ogbench
-
         return ogbench.read(path, task.like)
-    if path.suffix in ENDINGS and not mapping:
-        from bfq.data import d4rl
-
-        if task is not None or d4rl.is_d4rl(path):
-            return d4rl.read(path, task.episode_steps if task else None)
-    from bfq.data.tables import read_table
-
+    if path.suffix in ENDINGS and not mapping and (task is not None or d4rl.is_d4rl(path)):
+        return d4rl.read(path, task.episode_steps if task else None)
     return read_table(path, mapping, **bounds)
 
 

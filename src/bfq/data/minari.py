@@ -18,10 +18,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.checks.ranges import from_data
+from bfq.data.checks.validation import TOLERANCE
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.hdf5 import check_claim, opened, own, own_array, values
-from bfq.data.ranges import from_data
-from bfq.data.validation import TOLERANCE
+from bfq.data.formats.hdf5 import check_claim, opened, own, own_array, values
 from bfq.errors import BadInput, unknown
 from bfq.files import read_json
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.summary import Summary
+from bfq.data.summary import Summariser, Summary
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import locked, write_json
 
@@ -122,6 +122,7 @@ class Writer:
         self._recipe = json.loads(json.dumps(recipe or {}))
         self._journal = self._part / "journal.json"
         self._state: dict[str, Any] = {}
+        self._summariser: Summariser | None = None
         self._lock, self._replace = ExitStack(), replace
 
     def __enter__(self) -> "Writer":
@@ -133,6 +134,7 @@ class Writer:
             raise BadInput(f"there is a dataset in {self._folder} already: remove it first.")
         with _disk(self._part):
             self._state = self._held() or {"pieces": {}, "rows": 0, "columns": {}}
+            self._summariser = None if self.rows else Summariser()
             for file in self._part.glob("*.npy"):
                 row_bytes = self._state["columns"].get(file.name, [None, 0])[1]
                 os.truncate(file, _HEADER + self.rows * row_bytes if row_bytes else 0)
@@ -171,17 +173,30 @@ class Writer:
         if self._state.setdefault("told", told) != told:
             raise BadInput(
                 f"{piece.name} does not go with what came before: its observations, actions, action bounds "
-                "or extra columns differ."
+                "(give them: --action-low, --action-high) or extra columns differ."
             )
         packed = np.concatenate([_as_rows(getattr(piece, name)) for name in PACKED], axis=1)
         columns = {"transitions.npy": packed, "episode_ends.npy": piece.episode_ends}
         columns |= {_info(self._part, name).name: np.asarray(column) for name, column in piece.infos.items()}
+        if self._summariser is not None:
+            self._summariser.add(piece.columns)
         with _disk(self._part):
             for name, column in columns.items():
                 self._write(name, np.ascontiguousarray(column))
             self._state["pieces"][str(label)] = self.pieces(label) + 1
             self._state["rows"] += len(piece)
             write_json(self._journal, {"recipe": self._recipe, "state": self._state})
+
+    def _summary(self) -> Summary:
+        """Of all pieces: worked out while they came, or, where some were there before, from the disk."""
+        if self._summariser is None:
+            return load(self._part).summary
+        return self._summariser.result(
+            {
+                name: np.asarray(self._state["told"][name], np.float32)
+                for name in ("action_low", "action_high")
+            }
+        )
 
     def _write(self, name: str, column: Row) -> None:
         row_bytes = column.nbytes // max(len(column), 1)
@@ -211,8 +226,7 @@ class Writer:
             card |= {**self._state["told"], "transitions": self.rows}
             write_json(self._part / CARD, card)
             np.save(self._part / "returns.npy", np.zeros(0))
-            # Worked out from what lies on the disk, so that the fingerprint also covers the way there.
-            summary = load(self._part).summary
+            summary = self._summary()
             np.save(self._part / "returns.npy", summary.episode_returns)
             write_json(self._part / CARD, {**card, "summary": _told(summary)})
             for file in (self._journal, self._part / ".lock"):

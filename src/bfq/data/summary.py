@@ -31,28 +31,43 @@ class Summary:
 
 def summarise(columns: Columns, constants: Columns) -> Summary:
     """The summary of columns of equal length; `constants` only enter the fingerprint."""
-    fingerprint = Fingerprint()
-    observations, rewards = Moments(), Moments()
-    kept, low, high = [], np.inf, -np.inf
+    work = Summariser()
     for chunk in chunks(columns):
-        fingerprint.add(chunk)
-        observations.add(chunk["observations"])
-        rewards.add(chunk["rewards"])
-        low, high = min(low, float(chunk["rewards"].min())), max(high, float(chunk["rewards"].max()))
-        kept.append(chunk["rewards"].astype(np.float64))
-    fingerprint.add(constants)
-    starts = np.flatnonzero(np.concatenate([[True], columns["episode_ends"][:-1]]))
-    returns = np.add.reduceat(np.concatenate(kept), starts)
-    return Summary(
-        fingerprint.hexdigest(),
-        returns,
-        observations.mean,
-        observations.std,
-        float(rewards.mean),
-        float(rewards.std),
-        low,
-        high,
-    )
+        work.add(chunk)
+    return work.result(constants)
+
+
+class Summariser:
+    """Works out the summary of columns that arrive in pieces."""
+
+    def __init__(self) -> None:
+        self._fingerprint, self._observations, self._rewards = Fingerprint(), Moments(), Moments()
+        self._kept: list[Doubles] = []
+        self._ends: list[Column] = []
+
+    def add(self, columns: Columns) -> None:
+        """Takes the next rows."""
+        self._fingerprint.add(columns)
+        self._observations.add(columns["observations"])
+        self._rewards.add(columns["rewards"])
+        self._kept.append(columns["rewards"].astype(np.float64))
+        self._ends.append(columns["episode_ends"])
+
+    def result(self, constants: Columns) -> Summary:
+        """The summary of all rows so far."""
+        self._fingerprint.add(constants)
+        rewards, ends = np.concatenate(self._kept), np.concatenate(self._ends)
+        starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+        return Summary(
+            self._fingerprint.hexdigest(),
+            np.add.reduceat(rewards, starts),
+            self._observations.mean,
+            self._observations.std,
+            float(self._rewards.mean),
+            float(self._rewards.std),
+            float(rewards.min()),
+            float(rewards.max()),
+        )
 
 
 def chunks(columns: Columns, rows: int = CHUNK) -> Iterator[dict[str, Column]]:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data import delimited, hdf5, npz, parquet
-from bfq.data.column_names import MATRICES, Theirs, choose
+from bfq.data.checks.defects import refuse
+from bfq.data.checks.ranges import from_data
+from bfq.data.checks.validation import as_array
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.defects import refuse
-from bfq.data.ranges import from_data
-from bfq.data.validation import as_array
+from bfq.data.formats import delimited, hdf5, npz, parquet
+from bfq.data.formats.column_names import MATRICES, Theirs, choose
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -156,20 +156,3 @@ def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple
     rest = [name for name in names if name and name not in used]
     more = f" and {len(rest) - 10} more" if len(rest) > 10 else ""
     return (f"Columns not used: {', '.join(rest[:10])}{more}.",) if rest else ()
-
-
-def write_npz(dataset: Dataset, path: Path) -> None:
-    """Writes a dataset as plain arrays, beside its place and then renamed into it."""
-    arrays = {
-        "observations": dataset.observations,
-        "actions": dataset.actions,
-        "rewards": dataset.rewards,
-        "next_observations": dataset.next_observations,
-        "terminals": dataset.masks == 0,
-        "timeouts": dataset.episode_ends & (dataset.masks == 1),
-        "action_low": dataset.action_low,
-        "action_high": dataset.action_high,
-        "name": np.array(dataset.name),
-        "source": np.array(dataset.source),
-    }
-    npz.write_arrays(path, arrays)

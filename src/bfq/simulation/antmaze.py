@@ -22,7 +22,7 @@ from bfq.errors import unknown
 from bfq.simulation.masses import robot_file, weigh_as_mujoco_2
 from bfq.simulation.maze_ant import JITTER, Herd, as_maze_ant
 from bfq.simulation.mazes import MAZES, UNIT, Maze, centres
-from bfq.simulation.worlds import package
+from bfq.simulation.optional import package
 
 Doubles = npt.NDArray[np.float64]
 ANT = robot_file("ant.xml")

@@ -5,20 +5,23 @@ either end; today's masses are exact. With the old masses D4RL's stored steps ar
 its files, and its policies return what is published for them; with today's, Hopper's fall short by an eighth.
 """
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from bfq.simulation.worlds import package
+from bfq.simulation.optional import package
 
 WEIGHTS = ("body_mass", "body_inertia", "body_ipos", "body_iquat")
 
 
 def robot_file(name: str) -> Path:
-    """A robot of Gymnasium's. (Importing its own MuJoCo code instead would look for graphics.)."""
-    return Path(str(gymnasium.__file__)).parent / "envs" / "mujoco" / "assets" / name
+    """A robot of Gymnasium's. Importing that for its path would take time and look for graphics."""
+    found = importlib.util.find_spec("gymnasium")
+    assert found is not None  # bfq needs it
+    assert found.origin is not None
+    return Path(found.origin).parent / "envs" / "mujoco" / "assets" / name
 
 
 def weigh_as_mujoco_2(model: Any, file: Path) -> None:

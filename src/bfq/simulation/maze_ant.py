@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.simulation.worlds import package
+from bfq.simulation.optional import package
 
 Doubles = npt.NDArray[np.float64]
 Drive = Callable[[Any, npt.NDArray[np.float32]], None]  # puts an action into a MuJoCo world

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bfq.errors import unknown
 from bfq.simulation.masses import robot_file, weigh_as_mujoco_2
-from bfq.simulation.worlds import package
+from bfq.simulation.optional import package
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -92,6 +92,8 @@ class Runners:
         if old_masses:
             weigh_as_mujoco_2(self._model, robot_file(body.file))
         self._worlds = [mujoco.MjData(self._model) for _ in seeds]
+        # Views of MuJoCo's own memory: asking it for them anew takes as long as copying what they show.
+        self._views = [(world, world.ctrl, world.qpos, world.qvel) for world in self._worlds]
         self._dt = self._model.opt.timestep * body.frame_skip
         # Ant's progress is that of its torso, which MuJoCo knows as it was a substep ago.
         self._torso = self._model.body("torso").id if robot == "ant" else None
@@ -118,11 +120,11 @@ class Runners:
 
     def step(self, actions: npt.NDArray[np.float32]) -> Step:
         """Moves every robot that is still running."""
-        before = self._progress()
+        before, doubles = self._progress(), actions.astype(np.float64)
         if self._threads is None:
-            self._move(self._shares[0], actions)
+            self._move(self._shares[0], doubles)
         else:
-            list(self._threads.map(lambda share: self._move(share, actions), self._shares))
+            list(self._threads.map(lambda share: self._move(share, doubles), self._shares))
         self._steps += 1
         forward = (self._progress() - before) / self._dt
         effort = np.float32(self._body.effort) * np.square(actions).sum(1)
@@ -131,14 +133,14 @@ class Runners:
         self.running &= ~(fallen | late)
         return Step(forward + self._body.alive - effort, fallen, late)
 
-    def _move(self, share: range, actions: npt.NDArray[np.float32]) -> None:
-        step, model, skip = self._mujoco.mj_step, self._model, self._body.frame_skip
+    def _move(self, share: range, actions: Doubles) -> None:
+        step, model, skip, running = self._mujoco.mj_step, self._model, self._body.frame_skip, self.running
         for k in share:
-            if self.running[k]:
-                world = self._worlds[k]
-                world.ctrl[:] = actions[k]
+            if running[k]:
+                world, ctrl, qpos, qvel = self._views[k]
+                ctrl[:] = actions[k]
                 step(model, world, skip)
-                self.qpos[k], self.qvel[k] = world.qpos, world.qvel
+                self.qpos[k], self.qvel[k] = qpos, qvel
 
     def close(self) -> None:
         """Ends the threads."""

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.errors import BadInput
-from bfq.simulation.worlds import make_world, package
+from bfq.simulation.optional import package
+from bfq.simulation.worlds import make_world
 
 Doubles = npt.NDArray[np.float64]
 STATE = ("qpos", "qvel")

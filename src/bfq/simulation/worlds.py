@@ -4,18 +4,16 @@
 as heavy as D4RL's), any other id one of Gymnasium's.
 """
 
-import ctypes
-import importlib
-import os
-import sys
 import warnings
-from contextlib import suppress
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import gymnasium
 
 from bfq.errors import BadInput
+from bfq.simulation.optional import choose_graphics, package
 
 OLD_MASSES = "-d4rl-v0"
 RUNNING = ("HalfCheetah", "Hopper", "Walker2d", "Ant-")
@@ -33,15 +31,6 @@ def make_world(simulator: str, episode_steps: int, render: bool = False) -> Worl
         raise BadInput(f"the simulator {simulator} cannot be made here: {error}") from error
 
 
-def package(name: str, extra: str) -> Any:
-    """An optional package, or a sentence about the extra that brings it."""
-    choose_graphics()
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BadInput(f"this needs {name}: pip install 'bfq-rl[{extra}]'.") from error
-
-
 def _made(simulator: str, episode_steps: int, render: bool) -> World:
     if simulator.startswith("ogbench/"):
         package("ogbench", "ogbench")  # importing it registers its worlds, and fetches nothing
@@ -53,7 +42,8 @@ def _made(simulator: str, episode_steps: int, render: bool) -> World:
     if simulator.startswith("bfq/"):
         return gymnasium.wrappers.TimeLimit(_ours(simulator.removeprefix("bfq/"), render), episode_steps)
     if simulator.startswith("AdroitHand"):
-        gymnasium.register_envs(package("gymnasium_robotics", "adroit"))
+        with redirect_stderr(StringIO()):  # it warns of worlds that no card uses: door, hammer, relocate
+            gymnasium.register_envs(package("gymnasium_robotics", "adroit"))
     return _gymnasium(simulator, episode_steps, render)
 
 
@@ -82,15 +72,3 @@ def _ours(name: str, render: bool) -> World:
     from bfq.simulation import antmaze
 
     return antmaze.make(name, render)
-
-
-def choose_graphics() -> None:
-    """Pictures go to files, so no screen is needed: settled here, since MuJoCo looks once, when imported."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("MUJOCO_GL"):
-        return
-    for backend, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
-        with suppress(OSError):
-            ctypes.CDLL(library)
-            os.environ["MUJOCO_GL"] = backend
-            return

@@ -15,7 +15,9 @@ from bfq.data.making.weights import Weights, load
 from bfq.simulation.runners import BODIES, GYMNASIUM, MOST_STEPS, OLD_MASSES, Runners
 
 Floats = npt.NDArray[np.float32]
-EPISODES = 8  # of a block: enough to share a call of the policy, few enough to share out over many cores
+MOST_EPISODES = 16  # of a block, which share each call of the policy
+LEAST_EPISODES = 8  # of a block, where there are so many at all
+BLOCKS = 64  # of a part, at least, where it is not small: enough to share out over many cores
 MILLION = 1_000_000
 REPLAY_SIZES = {"halfcheetah": 200_000, "hopper": 400_000, "walker2d": 300_000, "ant": 300_000}  # as D4RL's
 SNAPSHOTS = 8
@@ -40,7 +42,7 @@ class Episodes:
 
     robot: str
     policy: Weights | Uniform
-    episodes: int = EPISODES
+    episodes: int
     old_masses: bool = False  # as heavy as when D4RL was made
 
     def __call__(self, seed: int, index: int) -> Log:
@@ -100,11 +102,17 @@ def rolled(
     shares = np.diff(np.linspace(0, size, len(policies) + 1).astype(int)).tolist()
     parts = []
     for policy, share in zip(policies.values(), shares, strict=True):
-        episodes = min(EPISODES, -(-share // MOST_STEPS))  # a small share needs no whole block
+        episodes = _episodes(share)
         block = Episodes(robot, policy, episodes, old_masses)
         parts.append(Part(block, share, episodes * MOST_STEPS))
     world = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
     return Recipe(name, source, tuple(parts), seed, world, about)
+
+
+def _episodes(size: int) -> int:
+    """How many episodes make a block: by the part's size alone, since bytes must not depend on cores."""
+    whole = -(-size // MOST_STEPS)
+    return min(MOST_EPISODES, max(-(-whole // BLOCKS), min(LEAST_EPISODES, whole)))
 
 
 def behaviour(robot: str, level: str) -> Mapping[str, Weights | Uniform]:

@@ -17,7 +17,7 @@ from bfq.data.making.log import Log
 from bfq.data.relabel import CUBE, relabel, world_and_goal
 from bfq.errors import unknown
 from bfq.simulation.ogbench import numpy_seeded
-from bfq.simulation.worlds import package
+from bfq.simulation.optional import package
 
 ERRANDS = {"cube-single": ("cube",), "scene": ("cube", "button", "drawer", "window")}
 NOISE, SMOOTHING = 0.1, 0.5

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.hdf5 import names_in, read_arrays
+from bfq.data.formats.hdf5 import names_in, read_arrays
 from bfq.data.making.weights import Weights
 from bfq.errors import BadInput
 

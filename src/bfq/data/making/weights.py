@@ -9,6 +9,7 @@ axis, and `meta` has a list `snapshots` of what is known about each.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -30,27 +31,41 @@ class Weights:
     arrays: dict[str, Floats]
     meta: dict[str, Any]
 
+    @cached_property
+    def _hidden(self) -> list[tuple[Floats, Floats]]:
+        count = sum(name.startswith("hidden_") for name in self.arrays) // 2
+        return [(self.arrays[f"hidden_{k}_w"], self.arrays[f"hidden_{k}_b"]) for k in range(count)]
+
+    @cached_property
+    def _head(self) -> tuple[Floats, Floats]:
+        """μ and log σ as one layer: a call of a small policy takes as long as the calls of NumPy in it."""
+        a = self.arrays
+        if "log_std_w" in a:
+            return np.hstack([a["mean_w"], a["log_std_w"]]), np.hstack([a["mean_b"], a["log_std_b"]])
+        return np.hstack([a["mean_w"], np.zeros_like(a["mean_w"])]), np.hstack([a["mean_b"], a["log_std"]])
+
     def gaussian(self, observations: Floats) -> tuple[Floats, Floats]:
         """(μ(s), log σ(s)) before the squash."""
-        a = self.arrays
-        # Ant policies of D4RL's time also take 84 contact forces, which were always 0.
-        missing = a["hidden_0_w"].shape[0] - observations.shape[-1]
-        x = np.pad(observations, [(0, 0)] * (observations.ndim - 1) + [(0, missing)])
-        if "obs_mean" in a:
-            spread: Floats = np.maximum(a["obs_std"], 1e-6)  # 0 for numbers that never change
-            x = (x - a["obs_mean"]) / spread
+        x = observations
+        missing = self._hidden[0][0].shape[0] - x.shape[-1]
+        if missing:  # Ant policies of D4RL's time also take 84 contact forces, which were always 0
+            x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
+        if "obs_mean" in self.arrays:
+            spread: Floats = np.maximum(self.arrays["obs_std"], 1e-6)  # 0 for numbers that never change
+            x = (x - self.arrays["obs_mean"]) / spread
         activation = _ACTIVATIONS[self.meta["activation"]]
-        for k in range(sum(name.startswith("hidden_") for name in a) // 2):
-            x = activation(x @ a[f"hidden_{k}_w"] + a[f"hidden_{k}_b"])
-        mean = x @ a["mean_w"] + a["mean_b"]
-        log_std = a["log_std"] if "log_std" in a else x @ a["log_std_w"] + a["log_std_b"]
-        return mean, np.broadcast_to(np.clip(log_std, -20.0, 2.0), mean.shape)
+        for weight, bias in self._hidden:
+            x = activation(x @ weight + bias)
+        both = x @ self._head[0] + self._head[1]
+        mean, log_std = both[..., : both.shape[-1] // 2], both[..., both.shape[-1] // 2 :]
+        return mean, np.minimum(np.maximum(log_std, -20.0), 2.0)
 
     def act(self, observations: Floats, rng: np.random.Generator | None = None) -> Floats:
         """squash(μ + σ ε) in [−1, 1]; without random numbers, squash(μ)."""
         mean, log_std = self.gaussian(observations)
-        noise = 0.0 if rng is None else np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
-        return np.clip(_SQUASHES[self.meta["squash"]](mean + noise), -1.0, 1.0).astype(np.float32)
+        noise: Any = 0.0 if rng is None else np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
+        action = _SQUASHES[self.meta["squash"]](mean + noise)
+        return np.minimum(np.maximum(action, -1.0), 1.0).astype(np.float32)
 
     def snapshot(self, index: int) -> "Weights":
         """One policy of a pack."""

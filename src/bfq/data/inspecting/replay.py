@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.columns import spaced
 from bfq.data.dataset import Dataset
+from bfq.data.inspecting.columns import spaced
 from bfq.errors import BadInput
 from bfq.simulation.states import STATE, Stage, stage
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bfq.data.downloads import OFFLINE, Remote, Say, fetch, is_offline
-from bfq.data.transfer import Progress
-from bfq.data.web import Interrupted, Manners, Refused, page, patiently
+from bfq.data.fetching.downloads import OFFLINE, Remote, Say, fetch, is_offline
+from bfq.data.fetching.transfer import Progress
+from bfq.data.fetching.web import Interrupted, Manners, Refused, page, patiently
 from bfq.errors import BadInput, unknown
 
 _D4RL = "http://rail.eecs.berkeley.edu/datasets/offline_rl"

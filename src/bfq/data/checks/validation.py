@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.defects import note, refuse
-from bfq.data.episodes import FLAGS, mark_ends
-from bfq.data.logged import Flags, Floats, Logged, blocks, row
-from bfq.data.ranges import ROUNDING, bounds
+from bfq.data.checks.defects import note, refuse
+from bfq.data.checks.episodes import FLAGS, mark_ends
+from bfq.data.checks.logged import Flags, Floats, Logged, blocks, row
+from bfq.data.checks.ranges import ROUNDING, bounds
 
 Array = npt.NDArray[Any]
 NEEDED = ("observations", "actions", "rewards")

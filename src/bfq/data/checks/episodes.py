@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.defects import note, refuse
-from bfq.data.logged import Flags, Rows
+from bfq.data.checks.defects import note, refuse
+from bfq.data.checks.logged import Flags, Rows
 
 FLAGS = ("terminals", "timeouts", "dones", "episode_starts")
 LONG = 20  # rows: episodes shorter than this may share their longest length by chance

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.columns import Columns, at_bounds, columns, histograms, parts, widened, zeros
-from bfq.data.coverage import coverage, repeats
 from bfq.data.dataset import Dataset
+from bfq.data.inspecting.columns import Columns, at_bounds, columns, histograms, parts, widened, zeros
+from bfq.data.inspecting.coverage import coverage, repeats
 from bfq.data.summary import chunks
 
 BINS = 40  # of a histogram, at most

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bfq.data.defects import note, refuse
-from bfq.data.logged import Flags, Floats, Logged, blocks
+from bfq.data.checks.defects import note, refuse
+from bfq.data.checks.logged import Flags, Floats, Logged, blocks
 
 MOST = 0.9  # of the rows that can tell: enough to say what a column is
 ROUNDING = 1e-3  # of a column's spread: less than this apart is the same value, rounded otherwise

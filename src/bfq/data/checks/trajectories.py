@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.defects import refuse
-from bfq.data.validation import NEEDED, as_array
+from bfq.data.checks.defects import refuse
+from bfq.data.checks.validation import NEEDED, as_array
 from bfq.errors import unknown
 
 Columns = dict[str, npt.NDArray[Any]]

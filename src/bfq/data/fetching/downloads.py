@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bfq.data import places
-from bfq.data.transfer import Progress, Wanted, begins_well, disk, forget, pull
-from bfq.data.web import Interrupted, Manners, Refused
+from bfq.data.fetching.transfer import Progress, Wanted, begins_well, disk, forget, pull
+from bfq.data.fetching.web import Interrupted, Manners, Refused
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import make_folder, read_json, write_json
 

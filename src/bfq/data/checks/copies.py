@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.logged import Flags, Logged, blocks
+from bfq.data.checks.logged import Flags, Logged, blocks
 
 
 def copied_rows(log: Logged) -> Flags:

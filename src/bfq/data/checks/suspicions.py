@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.copies import copied_rows
-from bfq.data.defects import note
-from bfq.data.episodes import at_time_limit
-from bfq.data.logged import Floats, Logged
+from bfq.data.checks.copies import copied_rows
+from bfq.data.checks.defects import note
+from bfq.data.checks.episodes import at_time_limit
+from bfq.data.checks.logged import Floats, Logged
 
 STEADY = 0.99  # of the steps: rewards that go one way as often as this are suspected to be sums
 FAR = {"observations": 1000.0, "rewards": 1000.0, "actions": 20.0}  # times the spread of all other rows

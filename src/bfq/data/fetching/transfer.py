@@ -18,7 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from bfq.data.web import Interrupted, Manners, Refused, patiently, taken, visit
+from bfq.data.fetching.web import Interrupted, Manners, Refused, patiently, taken, visit
 from bfq.errors import DiskTrouble
 from bfq.files import write_json
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bfq.data.defects import refuse
+from bfq.data.checks.defects import refuse
 from bfq.errors import unknown
 
 MATRICES = ("observations", "actions", "next_observations")

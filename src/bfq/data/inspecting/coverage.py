@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from bfq.data.columns import Columns, Floats, parts, places, spaced, widened
+from bfq.data.inspecting.columns import Columns, Floats, parts, places, spaced, widened
 from bfq.data.summary import chunks
 
 GRID = 64  # bins a side of the picture

@@ -1,7 +1,5 @@
 """NumPy's own files of several arrays, read without unpickling anything."""
 
-import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.defects import refuse
-from bfq.errors import BadInput
+from bfq.data.checks.defects import refuse
 
 
 def names_in(path: Path) -> list[str]:
@@ -42,16 +39,3 @@ def _opened(path: Path) -> Iterator[Any]:
             ) from error
         told = str(error).rstrip(".") or type(error).__name__
         raise refuse("unreadable-file", f"{path.name} is not a readable npz file ({told})") from error
-
-
-def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Writes arrays beside their place and then renames them into it."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # an array is never named allow_pickle
-        os.replace(part, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise BadInput(f"cannot write {path}: {error.strerror}.") from error

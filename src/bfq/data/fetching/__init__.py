@@ -1,0 +1,1 @@
+"""Published files over the network: mirrors, checksums, and downloads that may be broken off."""

@@ -1,0 +1,1 @@
+"""Files as named arrays, read without executing anything in them: one format a module."""
