@@ -98,7 +98,7 @@ def test_inspect_shows_numbers_and_writes_a_page(tmp_path, capsys):
     page = (tmp_path / "page" / "data.html").read_text()
     assert "local/hopper-random" in page
     facts = json.loads((tmp_path / "page" / "data.json").read_text())
-    assert facts["replay"]["relative"]["q95"] < 1e-6  # its own data, its own physics
+    assert facts["replay"]["relative"]["q95"] < 1e-4  # its own physics; solvers start elsewhere
 
 
 def test_reroll_rolls_out_weight_files(tmp_path, capsys):
@@ -141,7 +141,7 @@ BAD = {
     "data import none.npz --as x --map observations=a,observations=b": "twice",
     "data inspect hopper-medium-v2": "bfq data import FILE",
     "data inspect nothing": "unknown task or file",
-    "data inspect pendulum-mixed --replay": "Pendulum-v1",
+    "data inspect pendulum-mixed --replay": "no stored states",
     "data reroll none.npz": "no file",
     "data reroll log.txt --robot hopper": "log.txt",
     "data download local/hopper-medium": "local/hopper-medium",

@@ -285,3 +285,8 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
     np.testing.assert_array_equal(
         np.flatnonzero(masks == 0), [len(paid) - 1]
     )  # success ends the episode at once
+
+
+def test_a_play_log_tells_which_errands_ended_and_how():
+    log = play("cube-single", 2, 130, 1)
+    assert {0.0, 2.0} <= set(np.unique(log.infos["errand"])) <= {0.0, 1.0, 2.0}

@@ -74,6 +74,8 @@ def compose(
     `values` are hyperparameters; a list of several numbers makes a member of each.
     """
     method, card = get_agent(agent), TASKS.get(task)
+    if card is not None and not card.simulator:
+        raise BadInput(f"the {card.name} has no states and no rewards: `bfq toy` trains on it.")
     if card is None and Path(task).suffix and not is_kept(task):
         task = str(Path(task).expanduser().absolute())  # so that the run can be resumed from anywhere
     known = preset(agent, card.like if card else task, card.family if card else "own")
@@ -176,8 +178,6 @@ def _place(task: str, card: Task | None, simulator: str | None, episode_steps: i
             raise unknown("task", task, [*TASKS, *kept()])
         limit = _at_least(1, "episode_steps", 1000 if episode_steps is None else episode_steps)
         return {"simulator": simulator, "episode_steps": limit, "reference": None, "metric": "return"}
-    if not card.simulator:
-        raise BadInput(f"{card.name} has no states and no rewards: `bfq toy` trains on it.")
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is judged in {card.simulator} for {card.episode_steps} steps: another simulator or "

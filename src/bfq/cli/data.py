@@ -179,6 +179,8 @@ def _check_out(path: Path) -> None:
 
 
 def _tell(dataset: Any, as_json: bool) -> int:
+    from bfq.data.inspecting.inspection import errands
+
     facts = dataset.describe()
     if as_json:
         show_json({**facts, "notes": list(dataset.notes)})
@@ -194,6 +196,12 @@ def _tell(dataset: Any, as_json: bool) -> int:
         ("source", facts["source"]),
         ("sha256", facts["sha256"]),
     ]
+    planned = errands(dataset)
+    if planned:
+        rows.insert(
+            3,
+            ("errands of the oracle", f"{planned['successful']:,} of {planned['ended']:,} ended in success"),
+        )
     _table(dataset.name, rows)
     _notes(dataset)
     print(f"train on it with: bfq train --task {dataset.name}")

@@ -13,7 +13,7 @@ from bfq.data.dataset import Dataset
 from bfq.errors import unknown
 
 Floats = npt.NDArray[np.float32]
-REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "scale", "standardise")
+REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise")
 OBSERVATIONS = ("none", "standardise")
 
 
@@ -84,10 +84,8 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
         "minus_one": (1.0, -1.0),  # IQL, AntMaze
         "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
     }
-    std = dataset.summary.reward_std or 1.0
-    if name == "scale":  # a shift would change what it is worth to stay alive
-        return RewardTransform(name, 1.0 / std, 0.0)
     if name == "standardise":
+        std = dataset.summary.reward_std or 1.0
         return RewardTransform(name, 1.0 / std, -dataset.summary.reward_mean / std)
     if name not in scales:
         raise unknown("reward transform", name, REWARDS)

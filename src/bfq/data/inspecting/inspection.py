@@ -33,7 +33,15 @@ def inspect(dataset: Dataset) -> dict[str, Any]:
         "coverage": coverage(dataset.observations, seen),
         "consistency": consistency(dataset),
     }
-    return facts | {"remarks": list(remarks(facts))}
+    return facts | {"errands": errands(dataset), "remarks": list(remarks(facts))}
+
+
+def errands(dataset: Dataset) -> dict[str, int] | None:
+    """How many errands of a planner ended, and how many of them in success, where a log tells."""
+    if "errand" not in dataset.infos:
+        return None
+    column = np.asarray(dataset.infos["errand"])
+    return {"ended": int((column > 0).sum()), "successful": int((column == 2).sum())}
 
 
 def told(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -56,6 +64,9 @@ def told(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if few:
         listed = ", ".join(f"{value:g} ({share:.1%})" for value, share in few)
         rows.insert(7, ("distinct rewards", listed))
+    if facts["errands"]:
+        ended, well = facts["errands"]["ended"], facts["errands"]["successful"]
+        rows.append(("errands of the oracle", f"{well:,} of {ended:,} ended in success"))
     return rows + [("worth knowing", sentence) for sentence in facts["remarks"]]
 
 

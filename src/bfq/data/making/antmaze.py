@@ -15,12 +15,12 @@ too).
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from bfq.data.making.harness import Part, Recipe
+from bfq.data.making.harness import Recipe, part_of
 from bfq.data.making.log import Log
 from bfq.data.making.waypoints import POLICY, Doubles, Guide, some, walk, walk_towards
 from bfq.errors import unknown
@@ -29,6 +29,8 @@ from bfq.simulation.maze_ant import Herd
 from bfq.simulation.mazes import UNIT, Cells, Maze, centres
 
 KINDS = ("play", "diverse")
+EPISODES = 8  # of a block
+STEPS = 1000  # transitions an episode
 SIZE = 1_000_000  # transitions, as D4RL's
 NOISE = 0.2  # of the actions
 SPREAD = 1.0  # starts and waypoints are off their cell's centre by up to this, an axis
@@ -40,8 +42,8 @@ class AntMazeBlock:
 
     maze: str  # umaze, medium, large
     kind: str  # play, diverse
-    episodes: int = 8
-    steps: int = 1000
+    episodes: int = EPISODES
+    steps: int = STEPS
 
     def __post_init__(self) -> None:
         if self.maze not in COURSES:
@@ -65,12 +67,11 @@ class AntMazeBlock:
 def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
     """What `local/antmaze-MAZE-KIND` is made of; `size` is the number of transitions."""
     maze, _, kind = name.removeprefix("local/antmaze-").partition("-")
-    block = AntMazeBlock(maze, kind)
     x, y = COURSES[maze].mean_goal
     return Recipe(
         name,
         "walked here by bfq's own Ant by the recipe of D4RL's AntMaze; not D4RL's data",
-        (Part(block, SIZE if size is None else size),),
+        (part_of(partial(AntMazeBlock, maze, kind), size or SIZE, STEPS, EPISODES),),
         seed,
         f"bfq/AntMaze-{maze}-v0",
         {"policies": [POLICY]},

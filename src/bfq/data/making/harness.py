@@ -28,6 +28,12 @@ class Part:
     block_rows: int = 1  # transitions of a block, at most, where that is known: then none is made in vain
 
 
+def part_of(block_of: Callable[[int], Block], size: int, steps: int, most: int) -> Part:
+    """A part in blocks of up to `most` episodes of at most so many steps; `block_of` takes their number."""
+    episodes = min(most, -(-size // steps))  # a small part needs no whole block
+    return Part(block_of(episodes), size, episodes * steps)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What to make: the parts follow one another, each truncated to its size."""

@@ -12,12 +12,12 @@ OGBench's files, which keep the last state in a row of its own.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from bfq.data.making.harness import Part, Recipe
+from bfq.data.making.harness import Recipe, part_of
 from bfq.data.making.log import Log
 from bfq.data.making.waypoints import POLICY, Doubles, Floats, Guide, some, walk, walk_towards
 from bfq.data.relabel import Goal, relabel, world_and_goal
@@ -29,6 +29,7 @@ from bfq.simulation.worlds import make_world
 NOISE = {"antmaze": 0.2, "pointmaze": 0.5}  # of the actions
 STEPS = {"medium": 1000, "large": 1000, "giant": 2000}  # transitions an episode
 WORLDS = tuple(f"{robot}-{maze}" for robot in NOISE for maze in STEPS)
+EPISODES = 8  # of a block
 SIZE = 1_000_000  # transitions, as OGBench's
 SPREAD = 1.0  # starts and goals are off their cell's centre by up to this either way, an axis
 
@@ -38,7 +39,7 @@ class NavigateBlock:
     """A few episodes: a function of (seed, index)."""
 
     world: str  # antmaze-medium, …, pointmaze-giant
-    episodes: int = 8
+    episodes: int = EPISODES
     steps: int | None = None  # None: as published
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
     return Recipe(
         name,
         f"made here by OGBench's published recipe with {walker}; not OGBench's data",
-        (Part(NavigateBlock(world), SIZE if size is None else size),),
+        (part_of(partial(NavigateBlock, world), size or SIZE, STEPS[world.partition("-")[2]], EPISODES),),
         seed,
         f"ogbench/{world}-singletask-task1-v0",
         {} if point else {"policies": [POLICY]},

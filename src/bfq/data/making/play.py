@@ -6,13 +6,14 @@ When the plan ends, whatever came of it, the world names the next errand. No epi
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.making.harness import Part, Recipe
+from bfq.data.making.harness import Recipe, part_of
 from bfq.data.making.log import Log
 from bfq.data.relabel import CUBE, relabel, world_and_goal
 from bfq.errors import unknown
@@ -22,7 +23,9 @@ from bfq.simulation.optional import package
 ERRANDS = {"cube-single": ("cube",), "scene": ("cube", "button", "drawer", "window")}
 NOISE, SMOOTHING = 0.1, 0.5
 SIZE = 1_000_000
+EPISODES = 10  # of a block, since a world takes a second to build
 STEPS = 1000  # transitions an episode: the published files hold 1001 states
+ERRAND = "errand"  # of a row: 0 goes on, 1 ends here, 2 ends here in success
 STATE = ("qpos", "qvel", "button_states")  # of the simulator, before each action
 
 Columns = dict[str, npt.NDArray[np.float64]]
@@ -33,7 +36,7 @@ class PlayBlock:
     """Episodes of play in one world, with the rewards of one of its tasks."""
 
     world: str  # cube-single or scene
-    episodes: int = 10
+    episodes: int = EPISODES
     task: int = 2  # which of its five: this one is OGBench's default
     steps: int = STEPS
 
@@ -59,7 +62,7 @@ class PlayBlock:
 
     def _log(self, columns: Columns) -> Log:
         last = np.arange(1, len(columns["actions"]) + 1) % self.steps == 0
-        infos = {name: columns[name].astype(np.float64) for name in STATE if name in columns}
+        infos = {name: columns[name].astype(np.float64) for name in (*STATE, ERRAND) if name in columns}
         rewards, masks = relabel(
             world_and_goal(self.rewarded)[1], columns["qpos"], columns.get("button_states")
         )
@@ -81,7 +84,7 @@ def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
     return Recipe(
         name,
         "played here by OGBench's own oracles after its published recipe; not OGBench's files",
-        (Part(block, SIZE if size is None else size),),
+        (part_of(partial(PlayBlock, block.world), size or SIZE, STEPS, EPISODES),),
         seed,
         f"ogbench/{block.world}-singletask-task{block.task}-v0",
         {"noise": NOISE, "smoothing": SMOOTHING, "task": block.task},
@@ -130,12 +133,19 @@ def _episode(room: Any, oracles: dict[str, Any], steps: int) -> tuple[Columns, n
         action = np.clip(oracle.select_action(observation, info), -1.0, 1.0).astype(np.float32)
         following, _, _, _, info = room.step(action)
         before = {name: info[f"prev_{name}"] for name in STATE if name in info}
+        errand = oracle.done * (1.0 + float(info["success"]))
         rows.append(
-            {"observations": observation, "actions": action, "next_observations": following, **before}
+            {
+                "observations": observation,
+                "actions": action,
+                "next_observations": following,
+                ERRAND: np.float64(errand),
+                **before,
+            }
         )
         observation = following
         if oracle.done:
-            planned, errand = room.set_new_target()
-            oracle = oracles[errand["privileged/target_task"]]
-            oracle.reset(planned, errand)
+            planned, told = room.set_new_target()
+            oracle = oracles[told["privileged/target_task"]]
+            oracle.reset(planned, told)
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, info["qpos"]
