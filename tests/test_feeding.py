@@ -27,7 +27,12 @@ def parts():
     data, agent = dataset(), get_agent("bfq")
     transforms = fit(data)
     population = populate(agent, configure(agent, TINY), [Member(0, {}), Member(7, {"eta": 0.3})])
-    return data, population, lambda which: apply(transforms, data.rows(which))
+
+    def fetch(which):
+        rows = data.rows(which) if isinstance(which, slice) else data.drawn(np.asarray(which))
+        return apply(transforms, rows)
+
+    return data, population, fetch
 
 
 def test_streamed_training_is_the_training_from_the_device():

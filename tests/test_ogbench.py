@@ -288,5 +288,5 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
 
 
 def test_a_play_log_tells_which_errands_ended_and_how():
-    log = play("cube-single", 2, 130, 1)
+    log = play("cube-single", 1, 130)
     assert {0.0, 2.0} <= set(np.unique(log.infos["errand"])) <= {0.0, 1.0, 2.0}

@@ -198,9 +198,10 @@ def _train(
     world, protocol = world_of(run), protocol_from(run.evaluation)
 
     def fetch(which: Any) -> dict[str, Any]:
-        rows = apply(transforms, dataset.rows(which))
+        rows = dataset.rows(which) if isinstance(which, slice) else dataset.drawn(which)
+        arrays = apply(transforms, rows)
         forget(dataset.columns)
-        return rows
+        return arrays
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:
         assert world is not None

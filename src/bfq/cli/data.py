@@ -76,6 +76,12 @@ def _columns(parser: argparse.ArgumentParser) -> None:
     )
     add("--action-low", type=float, metavar="X", help="the smallest action the machine takes")
     add("--action-high", type=float, metavar="X", help="the largest action the machine takes")
+    add(
+        "--reward-on",
+        default="state",
+        choices=("state", "next_state"),
+        help="OGBench files: whether the state before the action earns the reward, or the one after",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,8 +125,8 @@ def _made(recipe: Any, args: argparse.Namespace) -> Any:
 def _import(args: argparse.Namespace) -> int:
     from bfq.data.importing import import_files
 
-    bounds = {"action_low": args.action_low, "action_high": args.action_high}
-    dataset = import_files(args.files, args.name, mapping(args.map), args.replace, **bounds)
+    settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
+    dataset = import_files(args.files, args.name, mapping(args.map), args.replace, **settings)
     return _tell(dataset, args.json)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bfq.data import d4rl, minari, ogbench, store
 from bfq.data.catalog import TASKS, Task
@@ -14,18 +14,23 @@ from bfq.errors import BadInput
 
 
 def read_any(
-    path: Path, task: Task | None = None, mapping: Mapping[str, str] | None = None, **bounds: Any
+    path: Path,
+    task: Task | None = None,
+    mapping: Mapping[str, str] | None = None,
+    reward_on: Literal["state", "next_state"] = "state",
+    **bounds: Any,
 ) -> Dataset:
     """The dataset in a file (npz, CSV, Parquet, HDF5), in a folder of a store, or of Minari by folder or id.
 
-    `task` says what a published file is to be read as; without it, the file's own marks decide.
+    `task` says what a published file is to be read as; without it, the file's own marks decide. `reward_on`
+    is for OGBench: whether the state before the action earns the reward, or the one after.
     """
     if path.is_dir():
         return store.load(path) if store.exists(path) else minari.read(path)
     if not path.exists() and not path.suffix:
         return minari.read(minari.find(str(path)))
     if task is not None and task.family == "ogbench":
-        return ogbench.read(path, task.like)
+        return ogbench.read(path, task.like, reward_on)
     if path.suffix in ENDINGS and not mapping and (task is not None or d4rl.is_d4rl(path)):
         return d4rl.read(path, task.episode_steps if task else None)
     return read_table(path, mapping, **bounds)
@@ -36,7 +41,7 @@ def import_files(
     name: str,
     mapping: Mapping[str, str] | None = None,
     replace: bool = False,
-    **bounds: Any,
+    **settings: Any,
 ) -> Dataset:
     """Reads files one after the other, each in memory alone, into a dataset kept under `name`."""
     folder, task = dataset_folder(name), TASKS.get(name)
@@ -45,7 +50,7 @@ def import_files(
     notes: dict[str, None] = {}
     with store.Writer(folder, replace=replace) as writer:
         for path in paths:
-            piece = read_any(path, task, mapping, **bounds)
+            piece = read_any(path, task, mapping, **settings)
             notes.update(dict.fromkeys(piece.notes))
             writer.append(piece)
         source = (

@@ -12,7 +12,8 @@ import numpy.typing as npt
 Column = npt.NDArray[Any]
 Columns = Mapping[str, Column]
 Doubles = npt.NDArray[np.float64]
-CHUNK = 1 << 16  # rows
+CHUNK = 1 << 16  # rows that are read in order
+GATHER = 256  # rows that are read from anywhere
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,15 @@ def chunks(columns: Columns, rows: int = CHUNK) -> Iterator[dict[str, Column]]:
     for begin in range(0, len(next(iter(columns.values()))), rows):
         yield {name: np.asarray(column[begin : begin + rows]) for name, column in columns.items()}
         forget(columns)
+
+
+def gather(columns: Columns, index: npt.NDArray[np.integer]) -> dict[str, Column]:
+    """These rows of each column; few at a time, since a row of a mapped file may map two megabytes."""
+    parts = []
+    for begin in range(0, len(index), GATHER):
+        parts.append({name: column[index[begin : begin + GATHER]] for name, column in columns.items()})
+        forget(columns)
+    return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
 
 def forget(columns: Columns) -> None:
