@@ -108,6 +108,18 @@ def test_a_dataset_is_replaced_only_when_told_so(tmp_path):
     assert len(store.load(tmp_path / "set")) == 4
 
 
+def test_a_name_that_holds_other_datasets_is_not_taken(tmp_path):
+    store.save(piece(8), tmp_path / "group" / "one")
+    with (
+        pytest.raises(BadInput, match="folder of other datasets"),
+        store.Writer(tmp_path / "group", replace=True),
+    ):
+        pass
+    with pytest.raises(BadInput, match="none can be kept inside it"):
+        store.save(piece(8), tmp_path / "group" / "one" / "two")
+    assert len(store.load(tmp_path / "group" / "one")) == 8
+
+
 def test_an_empty_dataset_is_refused(tmp_path):
     with store.Writer(tmp_path / "set") as writer, pytest.raises(BadInput, match="no transition"):
         writer.finish("none", "nowhere")

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from bfq.agents.agent import configure, get_agent
+from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
 from bfq.data.summary import forget
@@ -141,7 +142,7 @@ def complete(
     """
     run, kept = read_run(folder)
     with locked(folder):
-        dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
+        dataset = dataset if dataset is not None else load_dataset(_data_of(run, folder), data_bar)
         if kept.get("data_sha256") != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
         for name in run.baselines:
@@ -152,6 +153,12 @@ def complete(
         result = execute(folder, dataset, trackers, quiet)
         write_report([folder], folder)
     return result
+
+
+def _data_of(run: RunConfig, folder: Path) -> str:
+    """Where the run's data is: inside its folder, wherever that was moved, if it was given from Python."""
+    inside = folder / Path(run.task).name
+    return str(inside) if store.exists(inside) else run.task
 
 
 def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Writer:
         self._lock, self._replace = ExitStack(), replace
 
     def __enter__(self) -> "Writer":
+        self._check_place()
         with _disk(self._part):
             self._part.mkdir(parents=True, exist_ok=True)
         self._lock.enter_context(locked(self._part, "another process is writing {folder}: wait for it."))
@@ -144,6 +145,14 @@ class Writer:
         self._lock.close()
         if not self._recipe:  # nobody can go on with it
             shutil.rmtree(self._part, ignore_errors=True)
+
+    def _check_place(self) -> None:
+        """Refuses a name that holds other datasets or lies inside one: replacing it would take them along."""
+        if self._folder.is_dir() and not exists(self._folder) and any(self._folder.iterdir()):
+            raise BadInput(f"{self._folder} is a folder of other datasets: choose another name.")
+        for above in self._folder.parents:
+            if exists(above):
+                raise BadInput(f"{above} is a dataset, so none can be kept inside it: choose another name.")
 
     def _held(self) -> dict[str, Any] | None:
         try:
@@ -232,9 +241,11 @@ class Writer:
             for file in (self._journal, self._part / ".lock"):
                 file.unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            if self._replace:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            before = self._folder.with_name(f".{self._folder.name}.before")
+            if self._folder.exists():  # a moment without either is the shortest that renaming allows
+                os.replace(self._folder, before)
             os.replace(self._part, self._folder)
+            shutil.rmtree(before, ignore_errors=True)
         return load(self._folder)
 
 

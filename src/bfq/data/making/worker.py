@@ -4,6 +4,10 @@ import os
 import pickle
 import signal
 import sys
+from contextlib import suppress
+
+from bfq.errors import BadInput
+from bfq.simulation.optional import package
 
 
 def serve() -> None:
@@ -11,6 +15,8 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who gives the orders
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a simulator prints must not get between the answers
+    with suppress(BadInput):  # MuJoCo, if it is here, would write its warnings into the user's folder
+        package("mujoco", "mujoco").set_mju_user_warning(lambda message: None)
     while True:
         try:
             block, seed, index = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started us
@@ -20,8 +26,11 @@ def serve() -> None:
             answer = block(seed, index)
         except Exception as error:  # noqa: BLE001 - told to the one who asked, whatever it is
             answer = error
-        pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+        try:
+            pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+        except BrokenPipeError:  # the one who asked is gone
+            os._exit(0)
 
 
 if __name__ == "__main__":
