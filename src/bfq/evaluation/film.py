@@ -14,6 +14,7 @@ from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import Act, World
 from bfq.simulation.batch import Simulators
+from bfq.training.progress import data_bar
 
 Frame = npt.NDArray[np.uint8]
 VIDEOS = (".mp4", ".gif")
@@ -51,7 +52,11 @@ def film(act: Act, world: World, protocol: Protocol, members: int, member: int, 
     """A video of one member's first episode."""
     import imageio.v3 as imageio
 
-    frames = [simulators.render() for simulators in watched(act, world, protocol, members, member)]
+    frames: list[Frame] = []
+    with data_bar(f"filming {world.simulator}", world.episode_steps + 1, "frames") as progress:
+        for simulators in watched(act, world, protocol, members, member):
+            frames.append(simulators.render())
+            progress(len(frames))
     settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
     with warnings.catch_warnings():
         # JAX warns of forks; the encoder's process replaces itself at once, so nothing of JAX lives on in it.

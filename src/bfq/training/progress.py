@@ -83,11 +83,11 @@ def reporting(title: str, steps: int, done: int, quiet: bool = False) -> Iterato
 
 
 @contextmanager
-def data_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A reporter on standard error while data is made; it is told how many rows there are."""
+def data_bar(title: str, total: int, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+    """A reporter on standard error while data, or a film, is made; it is told how much there is."""
     console = Console(file=sys.stderr)
-    with _shown(Reporter(title, total, 0, console, unit="rows", wait="starting")) as reporter:
-        yield lambda rows: reporter.show(rows, {})
+    with _shown(Reporter(title, total, 0, console, unit=unit, wait="starting")) as reporter:
+        yield lambda done: reporter.show(done, {})
 
 
 @contextmanager
