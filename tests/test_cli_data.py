@@ -123,6 +123,16 @@ def test_genuine_files_go_in_with_one_command(capsys):
     assert (facts["transitions"], facts["episodes"]) == (99500, 500)
 
 
+def test_a_log_cannot_pass_for_a_published_task_of_other_sizes(tmp_path, capsys):
+    columns = {"observations": np.ones((4, 2)), "actions": np.zeros((4, 1)), "rewards": np.arange(4.0)}
+    np.savez(tmp_path / "mine.npz", **columns, timeouts=[0, 0, 0, 1])
+    assert main(["data", "import", "mine.npz", "--as", "hopper-medium-v2"]) == 2
+    assert "has 11 and 3" in capsys.readouterr().err
+    assert main(["data", "import", "mine.npz", "--as", "local/hopper-medium"]) == 2
+    assert "are for data made here" in capsys.readouterr().err
+    assert kept() == []
+
+
 BAD = {
     "data": "required",
     "data mak": "invalid choice",

@@ -71,6 +71,11 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
     for note in dataset.notes:
         say(f"note: {note}")
+    if run.config.get("policy_target_start", 0) >= run.steps:
+        say(
+            "note: the policy that acts follows the learning one only from update "
+            f"{run.config['policy_target_start']} on, which this run never reaches: --set policy_target_start=0."
+        )
     world = world_of(run)
     if world is not None:
         check_world(world, dataset)

@@ -162,7 +162,7 @@ def _inspect(args: argparse.Namespace) -> int:
         raise BadInput(f"{args.name} has no simulator of its own: name one with --simulator.")
     facts = inspect(dataset)
     replayed = replay(dataset, simulator) if args.replay and simulator else None
-    folder = args.out or Path("runs") / f"data-{Path(dataset.name).name}"
+    folder = args.out or Path("runs") / f"data-{dataset.name.replace('/', '-')}"
     make_folder(folder)
     write_json(folder / "data.json", {**facts, "replay": replayed})
     write_bytes(folder / "data.html", data_page(facts, replayed).encode())
@@ -225,6 +225,8 @@ def _table(title: str, rows: list[tuple[str, str]]) -> None:
     from rich.text import Text  # so that nothing in the data is read as markup
 
     table = Table(title=Text(title), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for label, text in rows:
         table.add_row(Text(label), Text(text))
     Console().print(table)

@@ -27,12 +27,15 @@ def run(args: argparse.Namespace) -> int:
     table = Table(
         caption="Your own data: --task FILE (.npz, .csv, .parquet, .hdf5), or bfq data import FILE --as NAME."
     )
-    for column in ("task", "what it is", "simulator", "data here"):
-        table.add_column(column)
+    console = Console()
+    wide = console.width >= 120
+    table.add_column("task", no_wrap=True)
+    for column in ("what it is", *(("simulator",) if wide else ()), "data here"):
+        table.add_column(column, overflow="fold")
     for card in cards:
         name = f"{card['name']} (default)" if card["name"] == DEFAULT_TASK else str(card["name"])
-        table.add_row(name, card["about"], card["simulator"], card["data_here"])
+        table.add_row(name, card["about"], *((card["simulator"],) if wide else ()), card["data_here"])
     for name in own:
-        table.add_row(name, "data of your own", "", "yes")
-    Console().print(table)
+        table.add_row(name, "data of your own", *(("",) if wide else ()), "yes")
+    console.print(table)
     return 0

@@ -163,6 +163,18 @@ OGBENCH_MORE = (  # made here as well; the paper does not use them
 )
 MADE_OGBENCH = (*(row for row in OGBENCH if not row[0].startswith("humanoid")), *OGBENCH_MORE)
 
+SIZES = {  # numbers in an observation and in an action, by the first word of a task's name
+    "halfcheetah": (17, 6),
+    "hopper": (11, 3),
+    "walker2d": (17, 6),
+    "ant": (27, 8),
+    "antmaze": (29, 8),
+    "humanoidmaze": (69, 21),
+    "cube": (28, 5),
+    "scene": (40, 5),
+    "pen": (45, 24),
+}
+
 PENDULUM = Task(
     name="pendulum-mixed",
     about="swing a pendulum up and hold it; logged by good, one-sided, sloppy and random controllers",

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bfq.data import d4rl, minari, ogbench, store
-from bfq.data.catalog import TASKS, Task
+from bfq.data.catalog import SIZES, TASKS, Task
 from bfq.data.dataset import Dataset
 from bfq.data.formats.hdf5 import ENDINGS
 from bfq.data.places import dataset_folder
 from bfq.data.tables import read_table
 from bfq.errors import BadInput
+
+OURS = ("local/", "rerolled/")
 
 
 def read_any(
@@ -36,6 +38,17 @@ def read_any(
     return read_table(path, mapping, **bounds)
 
 
+def _check_sizes(piece: Dataset, task: Task | None) -> None:
+    """Refuses data that cannot be a published task's."""
+    sizes = (piece.observation_dim, piece.action_dim)
+    wanted = SIZES.get(task.name.split("-")[0], sizes) if task else sizes
+    if sizes != wanted:
+        raise BadInput(
+            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but such a task has {wanted[0]} "
+            f"and {wanted[1]}: choose another --as."
+        )
+
+
 def import_files(
     paths: Sequence[Path],
     name: str,
@@ -45,12 +58,17 @@ def import_files(
 ) -> Dataset:
     """Reads files one after the other, each in memory alone, into a dataset kept under `name`."""
     folder, task = dataset_folder(name), TASKS.get(name)
+    if name.startswith(OURS):
+        raise BadInput(
+            f"names that begin with {' or '.join(OURS)} are for data made here: choose another --as."
+        )
     if store.exists(folder) and not replace:
         raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
     notes: dict[str, None] = {}
     with store.Writer(folder, replace=replace) as writer:
         for path in paths:
             piece = read_any(path, task, mapping, **settings)
+            _check_sizes(piece, task)
             notes.update(dict.fromkeys(piece.notes))
             writer.append(piece)
         source = (

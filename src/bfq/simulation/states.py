@@ -15,6 +15,7 @@ from bfq.simulation.worlds import make_world
 
 Doubles = npt.NDArray[np.float64]
 STATE = ("qpos", "qvel")
+WHOLE = {"button_states"}  # whole numbers, however a log keeps them
 FOREVER = 10**9  # steps: no episode is cut off
 
 
@@ -90,7 +91,8 @@ def _state(
     if lacking:
         raise ValueError(f"the data lacks {', '.join(lacking)}")
     state = {name: _finite(columns[name][row]) for name in names}
-    whole = {name: value.astype(int) for name, value in state.items() if columns[name].dtype.kind in "iub"}
+    counted = {name for name in names if name in WHOLE or columns[name].dtype.kind in "iub"}
+    whole = {name: state[name].astype(int) for name in counted}
     return state | whole
 
 

@@ -24,6 +24,8 @@ def recipe(
     old_masses: bool = False,
 ) -> Recipe:
     """Episodes of the policies in these files, an equal share each; usually a million transitions each."""
+    if name is None and len(paths) > 1:
+        raise BadInput("several policies make a set of their own: name it with --as.")
     policies = {path.name: _policy(path) for path in paths}
     robot = robot or _robot(paths[0])
     if robot not in BODIES:
