@@ -74,7 +74,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     if run.config.get("policy_target_start", 0) >= run.steps:
         say(
             "note: the policy that acts follows the learning one only from update "
-            f"{run.config['policy_target_start']} on, which this run never reaches: --set policy_target_start=0."
+            f"{run.config['policy_target_start']} on, later than this run ends: --set policy_target_start=0."
         )
     world = world_of(run)
     if world is not None:

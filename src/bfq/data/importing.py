@@ -44,8 +44,8 @@ def _check_sizes(piece: Dataset, task: Task | None) -> None:
     wanted = SIZES.get(task.name.split("-")[0], sizes) if task else sizes
     if sizes != wanted:
         raise BadInput(
-            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but such a task has {wanted[0]} "
-            f"and {wanted[1]}: choose another --as."
+            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but such a task has "
+            f"{wanted[0]} and {wanted[1]}: choose another --as."
         )
 
 
