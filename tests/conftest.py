@@ -14,6 +14,7 @@ from jaxtyping import install_import_hook  # noqa: E402 - after the flags, which
 CHECKED = [
     "bfq.nets",
     "bfq.flow",
+    "bfq.diffusion",
     "bfq.agents.values",
     "bfq.agents.learning",
     "bfq.evaluation.distributions",

@@ -13,6 +13,7 @@ LAYERS = [
     ["data"],
     ["nets"],
     ["flow"],
+    ["diffusion"],
     ["agents"],
     ["behaviour"],
     ["presets"],
@@ -30,7 +31,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY = {
     "nets": {"nets"},
     "flow": {"flow", "nets"},
-    "agents": {"agents", "flow", "nets", "errors"},
+    "diffusion": {"diffusion", "nets"},
+    "agents": {"agents", "diffusion", "flow", "nets", "errors"},
     "reporting": {"reporting", "errors"},
     "simulation": {"simulation", "errors"},
     "presets": {"presets"},
@@ -70,7 +72,7 @@ def test_imports_go_one_way():
 
 def test_agents_and_training_know_no_simulator():
     for layer, path in modules():
-        if layer in ("nets", "flow", "agents", "training", "reporting"):
+        if layer in ("nets", "flow", "diffusion", "agents", "training", "reporting"):
             assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
 
 

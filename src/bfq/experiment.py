@@ -212,6 +212,9 @@ def _train(
     def fetch(which: Any) -> dict[str, Any]:
         rows = dataset.rows(which) if isinstance(which, slice) else dataset.drawn(which)
         arrays = apply(transforms, rows)
+        if "next_actions" in population.agent.needs:
+            following, arrays["next_known"] = dataset.next_actions(which)
+            arrays["next_actions"] = transforms.to_unit(following)
         forget(dataset.columns)
         return arrays
 

@@ -20,6 +20,8 @@ EVALUATION_FLAGS = {
     "--eval-episodes": "episodes",
     "--candidates": "candidates",
     "--temperature": "temperature",
+    "--sampling-steps": "sampling_steps",
+    "--sampler": "sampler",
 }
 # Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
 # long enough elsewhere that calls cost nothing. The result does not depend on it.

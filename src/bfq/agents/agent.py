@@ -29,6 +29,9 @@ class Batch(NamedTuple):
     rewards: Float[Array, " b"]
     next_observations: Float[Array, "b s"]
     masks: Float[Array, " b"]  # 0 where the future must not be bootstrapped
+    # Only for agents that need "next_actions":
+    next_actions: Float[Array, "b a"] | None = None  # a′, the action logged after this one
+    next_known: Float[Array, " b"] | None = None  # 0 where the log ends before a′
 
 
 class Spec(NamedTuple):
@@ -47,6 +50,8 @@ class Acting:
     softmax_weight: float = 1.0  # w in softmax(w · Q)
     temperature: float = 1.0  # factor on the initial noise
     policy: str = "ema"  # ema | online
+    sampling_steps: int = 0  # network calls from noise to action; 0: as many as in training
+    sampler: str = "trained"  # which rule makes these steps; trained: the agent's own
 
 
 class Agent(NamedTuple):
@@ -59,12 +64,18 @@ class Agent(NamedTuple):
     update: Callable[[Any, Batch, PRNGKeyArray, Any], tuple[Any, Metrics]]
     act: Callable[[Any, Float[Array, "b s"], PRNGKeyArray, Any, Acting], Float[Array, "b a"]]
     chooses: bool = True  # whether it has a critic that can choose among candidates
+    needs: tuple[str, ...] = ()  # what it wants of a batch beyond (s, a, r, s′, mask): next_actions
+    samplers: tuple[str, ...] = ()  # the rules by which it can sample, where it does so in several steps
 
 
 def check_acting(agent: Agent, acting: Acting) -> None:
     """Refuses a way of acting that the agent would silently ignore."""
     if acting.candidates > 1 and not agent.chooses:
-        raise BadInput(f"{agent.name} has no critic to choose among candidates: leave candidates at 1.")
+        raise BadInput(f"{agent.name} cannot choose among candidates: leave candidates at 1.")
+    if acting.sampling_steps and not agent.samplers:
+        raise BadInput(f"{agent.name} acts in a fixed number of network calls: leave sampling_steps at 0.")
+    if acting.sampler != "trained" and acting.sampler not in agent.samplers:
+        raise unknown(f"sampler of {agent.name}", acting.sampler, ["trained", *agent.samplers])
 
 
 C = TypeVar("C")

@@ -46,21 +46,38 @@ def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[
 
 
 def descend(
-    state: Learner, loss: Callable[[Any], tuple[Array, T]], rate: Number, clip_norm: Number = 0.0
+    state: Learner,
+    loss: Callable[[Any], tuple[Array, T]],
+    rate: Number,
+    clip_norm: Number = 0.0,
+    weight_decay: Number = 0.0,
 ) -> tuple[Learner, Float[Array, ""], T]:
-    """One Adam step on `loss(params) -> (value, extra)`; `clip_norm` > 0 bounds the gradient's norm."""
+    """One Adam step on `loss(params) -> (value, extra)`.
+
+    `clip_norm` > 0 bounds the gradient's norm; `weight_decay` shrinks the parameters apart from it (AdamW).
+    """
     (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
     norm = optax.tree.norm(gradient)
     factor = jnp.where((clip_norm > 0) & (norm > clip_norm), clip_norm / jnp.maximum(norm, 1e-12), 1.0)
     gradient = jax.tree.map(lambda g: factor * g, gradient)
     direction, moments = _adam.update(gradient, state.moments)
-    params = jax.tree.map(lambda p, d: p - rate * d, state.params, direction)
+    params = jax.tree.map(lambda p, d: p - rate * (d + weight_decay * p), state.params, direction)
     return Learner(params, moments), value, extra
 
 
 def towards(target: T, online: T, rate: Number) -> T:
     """Polyak averaging: target ← (1 − rate) · target + rate · online."""
     return jax.tree.map(lambda a, b: (1.0 - rate) * a + rate * b, target, online)
+
+
+def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:
+    """`do(state)` at each update whose number divides by the interval, else the state as it is.
+
+    The number of the update is one for all members of a population, so what is not due is not computed.
+    """
+    if interval == 1:
+        return do(state)
+    return jax.lax.cond(step % interval == 0, do, lambda unchanged: unchanged, state)
 
 
 def due(step: Step, every: int, start: int = 0) -> Float[Array, ""]:

@@ -10,7 +10,7 @@ from bfq.agents.agent import Acting
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
-GUIDANCES = ("random", "mean")
+GUIDANCES = ("random", "mean", "min", "first")
 BACKUPS = ("each", "together")
 
 
@@ -57,15 +57,29 @@ def critic_loss(values: Float[Array, "q b"], target: Float[Array, " b"]) -> Floa
     return jnp.square(values - target).mean(1).sum()
 
 
+def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:
+    """E |κ − 1[u < 0]| u²: its minimiser is the κ-expectile, the mean at κ = ½ and the maximum at κ → 1."""
+    weight = jnp.where(difference < 0.0, 1.0 - expectile, expectile)
+    return (weight * jnp.square(difference)).mean()
+
+
+def advantage_weights(
+    advantage: Float[Array, " b"], temperature: Number, most: float = 100.0
+) -> Float[Array, " b"]:
+    """min(exp(β A), 100), without gradient: how much a logged action is imitated."""
+    return jax.lax.stop_gradient(jnp.minimum(jnp.exp(temperature * advantage), most))
+
+
 def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
     """E Q / sg E|Q|, which does not change when all critics are multiplied by the same number.
 
     - "random": Q_k normalised by the other critic's |Q_j|, k drawn anew at each update (DQL, CleanDiffuser);
-    - "mean": the critics' mean normalised by its own size (FQL family).
+    - "mean": the critics' mean (FQL family), "min": their least (ReBRAC), "first": Q_1 (TD3-BC), each
+      normalised by its own size.
     """
-    if how == "mean":
-        mean = values.mean(0)
-        return mean.mean() / (jax.lax.stop_gradient(jnp.abs(mean).mean()) + 1e-6)
+    if how != "random":
+        one = values[0] if how == "first" else aggregate(values, how)
+        return one.mean() / (jax.lax.stop_gradient(jnp.abs(one).mean()) + 1e-6)
     means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
     first = jax.random.bernoulli(key)
     return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])

@@ -19,13 +19,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--softmax-weight", type=float, metavar="W", help="w in softmax(w · Q)")
     parser.add_argument("--temperature", type=float, metavar="X", help="factor on the acting noise")
     parser.add_argument("--policy", metavar="WHICH", help="ema | online")
+    parser.add_argument(
+        "--sampling-steps",
+        type=int,
+        metavar="N",
+        help="network calls an action, where the agent has a choice",
+    )
+    parser.add_argument(
+        "--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`"
+    )
     parser.add_argument("--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4)")
     parser.add_argument("--member", type=int, default=0, metavar="K", help="the member that is filmed")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this JSON file")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
 
 
-PROTOCOL = ("episodes", "seed", "candidates", "selection", "softmax_weight", "temperature", "policy")
+PROTOCOL = (
+    "episodes", "seed", "candidates", "selection", "softmax_weight", "temperature", "policy",
+    "sampling_steps", "sampler",
+)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,4 +91,8 @@ def _protocol(told: dict[str, Any]) -> str:
     if told["candidates"] > 1:
         weight = f", w = {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
         words.append(f"{told['selection']} of {told['candidates']} candidates{weight}")
+    if told["sampling_steps"]:
+        words.append(f"{told['sampling_steps']} sampling steps")
+    if told["sampler"] != "trained":
+        words.append(f"sampler {told['sampler']}")
     return ", ".join(words)

@@ -13,7 +13,7 @@ BASELINE_HELP = (
 )
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
-    "temperature", "simulator", "episode_steps", "keep_going",
+    "temperature", "sampling_steps", "sampler", "simulator", "episode_steps", "keep_going",
 )  # fmt: skip
 
 
@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--evaluations", type=int, metavar="N", help="evaluations during the run; default 8")
     add("--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing")
     add("--temperature", type=float, metavar="X", help="factor on the acting noise")
+    add("--sampling-steps", type=int, metavar="N", help="network calls an action when evaluated")
+    add("--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`")
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
     add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
     add("--keep-going", action="store_true", help="report a diverging member, do not stop")
@@ -110,6 +112,8 @@ def _compose(args: argparse.Namespace) -> Any:
             "episodes": args.eval_episodes,
             "candidates": args.candidates,
             "temperature": args.temperature,
+            "sampling_steps": args.sampling_steps,
+            "sampler": args.sampler,
         },
         stop_on_divergence=not args.keep_going,
     )

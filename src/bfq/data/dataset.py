@@ -95,6 +95,14 @@ class Dataset:
         columns: dict[str, Any] = gather(self.columns, index)
         return replace(self, **columns, infos={})
 
+    def next_actions(self, which: slice | npt.NDArray[np.integer]) -> tuple[Floats, Floats]:
+        """The action logged after each of these rows, and 0 where none was, since the episode ends there."""
+        rows = np.arange(len(self))[which]
+        following = np.minimum(rows + 1, len(self) - 1)
+        ended = gather({"episode_ends": self.episode_ends}, rows)["episode_ends"]
+        known = ~ended & (following > rows)
+        return gather({"actions": self.actions}, following)["actions"], known.astype(np.float32)
+
     def known(self, summary: Summary) -> "Dataset":
         """The same dataset with what was worked out before, so that no number must be read for it again."""
         vars(self)["summary"] = summary  # where cached_property looks

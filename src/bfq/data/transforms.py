@@ -13,8 +13,8 @@ from bfq.data.dataset import Dataset
 from bfq.errors import unknown
 
 Floats = npt.NDArray[np.float32]
-REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise")
-OBSERVATIONS = ("none", "standardise")
+REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise", "hundredfold", "min_max")
+OBSERVATIONS = ("none", "standardise", "standardise_padded")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,9 @@ def fit(dataset: Dataset, observations: str = "standardise", reward: str = "none
         mean = dataset.summary.observation_mean.astype(np.float32)
         std = dataset.summary.observation_std.astype(np.float32)
         std = np.where(std == 0, np.float32(1.0), std)
+    if observations == "standardise_padded":  # TD3-BC
+        mean = dataset.summary.observation_mean.astype(np.float32)
+        std = (dataset.summary.observation_std + 1e-3).astype(np.float32)
     return Transforms(
         mean, std, dataset.action_low, dataset.action_high, _reward(dataset, reward), observations
     )
@@ -83,7 +86,12 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
         "return_range": (1000.0 / spread if spread > 0 else 1.0, 0.0),  # IQL, locomotion
         "minus_one": (1.0, -1.0),  # IQL, AntMaze
         "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
+        "hundredfold": (100.0, 0.0),  # ReBRAC, AntMaze
     }
+    if name == "min_max":  # EDP's own code, Adroit: the least reward becomes −1, the largest 1
+        low, high = dataset.summary.reward_low, dataset.summary.reward_high
+        scale = 2.0 / (high - low) if high > low else 1.0
+        return RewardTransform(name, scale, -1.0 - scale * low)
     if name == "standardise":
         std = dataset.summary.reward_std or 1.0
         return RewardTransform(name, 1.0 / std, -dataset.summary.reward_mean / std)

@@ -9,6 +9,7 @@ from bfq.errors import BadInput, unknown
 
 SELECTIONS = ("argmax", "softmax")
 MOST_CANDIDATES = 10_000
+MOST_STEPS = 1000
 POLICIES = ("ema", "online")
 
 
@@ -31,6 +32,8 @@ class Protocol:
             value = getattr(self.acting, name)
             if not (math.isfinite(value) and value >= 0):
                 raise BadInput(f"{name} must be finite and 0 or more, not {value}.")
+        if not 0 <= self.acting.sampling_steps <= MOST_STEPS:
+            raise BadInput(f"sampling_steps must be 0 to {MOST_STEPS}, not {self.acting.sampling_steps}.")
         if not 0 <= self.seed < 2**31:
             raise BadInput(f"seed must be 0 or more, not {self.seed}.")
         if self.acting.selection not in SELECTIONS:

@@ -1,4 +1,4 @@
-"""Q(s, a): an ensemble of independent critics, evaluated at once."""
+"""Q(s, a): an ensemble of independent critics, evaluated at once; and V(s), of the same kinds."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import variance_scaling
+from bfq.nets.layers import orthogonal, uniform, variance_scaling
 from bfq.nets.mlp import MLP
 
 
@@ -27,11 +27,51 @@ def _fql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     return MLP(key, fan_in, 1, width, depth, "gelu", norm="after", initialise=xavier, norm_epsilon=1e-6)
 
 
+def _relu(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear and ReLU alone with PyTorch's first weights, as TD3-BC and SRPO."""
+    return MLP(key, fan_in, 1, width, depth, "relu")
+
+
+def _iql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear and ReLU with orthogonal weights, as IQL's own code."""
+    return MLP(key, fan_in, 1, width, depth, "relu", initialise=orthogonal(2**0.5))
+
+
+def _rebrac(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear, ReLU, LayerNorm; hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
+    return MLP(
+        key, fan_in, 1, width, depth, "relu", norm="after",
+        initialise=uniform(bias=0.1), initialise_output=uniform(3e-3), norm_epsilon=1e-6,
+    )  # fmt: skip
+
+
+def _norm_mish(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
+    """Linear, LayerNorm, Mish, as CleanDiffuser's IDQL."""
+    return MLP(key, fan_in, 1, width, depth, "mish", norm="before")
+
+
 KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int], MLP]] = {
     "clean_diffuser": _clean_diffuser,
     "plain": _plain,
     "fql": _fql,
+    "relu": _relu,
+    "iql": _iql,
+    "rebrac": _rebrac,
+    "norm_mish": _norm_mish,
 }
+
+
+class Value(eqx.Module):
+    """V(s)."""
+
+    net: MLP
+
+    def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
+        self.net = KINDS[kind](key, observation_dim, width, depth)
+
+    def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
+        """One number a state."""
+        return self.net(observations)[..., 0]
 
 
 class Critics(eqx.Module):

@@ -13,14 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 Initialiser = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
 
-def torch_uniform(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
-    """Weights and biases from U(±1/√fan_in), as PyTorch's Linear (CleanDiffuser, DQL, TD3-BC)."""
-    bound = fan_in**-0.5
-    weight_key, bias_key = jax.random.split(key)
-    weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-bound, maxval=bound)
-    return weight, jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound)
-
-
 def variance_scaling(scale: float) -> Initialiser:
     """Uniform weights of variance scale / fan-average with zero biases, as in the FQL family."""
 
@@ -28,6 +20,32 @@ def variance_scaling(scale: float) -> Initialiser:
         bound = (3.0 * scale * 2.0 / (fan_in + fan_out)) ** 0.5
         weight = jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound)
         return weight, jnp.zeros(fan_out)
+
+    return initialise
+
+
+def uniform(bound: float | None = None, bias: float | None = None) -> Initialiser:
+    """Weights from U(±bound), by default ±1/√fan_in; biases one constant, by default from the same law."""
+
+    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+        most = fan_in**-0.5 if bound is None else bound
+        weight_key, bias_key = jax.random.split(key)
+        weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-most, maxval=most)
+        if bias is not None:
+            return weight, jnp.full(fan_out, bias)
+        return weight, jax.random.uniform(bias_key, (fan_out,), minval=-most, maxval=most)
+
+    return initialise
+
+
+torch_uniform = uniform()  # PyTorch's Linear: CleanDiffuser, DQL, TD3-BC
+
+
+def orthogonal(gain: float) -> Initialiser:
+    """Weights with orthogonal rows or columns of length `gain`, and zero biases, as IQL."""
+
+    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+        return jax.nn.initializers.orthogonal(gain)(key, (fan_in, fan_out)), jnp.zeros(fan_out)
 
     return initialise
 

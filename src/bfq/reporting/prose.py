@@ -31,6 +31,7 @@ def protocol(run: Run) -> str:
             f"Each seed ran {counted(episodes, 'episode')} with the {told['checkpoint']} checkpoint.",
             f"Episodes began from simulator seeds {first} to {first + episodes - 1}, the same for all seeds.",
             f"Actions came from {whose}, with noise at temperature {told['temperature']:g}; {_choice(told)}.",
+            *_sampling(told),
             _scale(run),
         )
     )
@@ -88,6 +89,14 @@ def _choice(told: dict[str, Any]) -> str:
     words = CHOICES.get(told["selection"], told["selection"])
     weight = f" (weight {told['softmax_weight']:g})" if told["selection"] == "softmax" else ""
     return f"of {told['candidates']} candidates, {words}{weight} was taken"
+
+
+def _sampling(told: dict[str, Any]) -> list[str]:
+    """How an action was sampled, where that differs from training; runs of old do not say."""
+    steps, sampler = told.get("sampling_steps", 0), told.get("sampler", "trained")
+    words = [f"in {counted(steps, 'network call')}"] if steps else []
+    words += [f"by the sampler {sampler}"] if sampler != "trained" else []
+    return [f"An action was made {' and '.join(words)}, otherwise than in training."] if words else []
 
 
 def _scale(run: Run) -> str:

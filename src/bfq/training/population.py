@@ -56,16 +56,19 @@ class Batches:
 
 def _unpacked(rows: Float[Array, "b d"], spec: Spec) -> Batch:
     s, a = spec
-    observations, actions, following, rewards, masks = jnp.split(
-        rows, [s, s + a, 2 * s + a, 2 * s + a + 1], axis=-1
+    observations, actions, following, rewards, masks, after = jnp.split(
+        rows, [s, s + a, 2 * s + a, 2 * s + a + 1, 2 * s + a + 2], axis=-1
     )
-    return Batch(observations, actions, rewards[:, 0], following, masks[:, 0])
+    batch = Batch(observations, actions, rewards[:, 0], following, masks[:, 0])
+    if after.shape[-1]:
+        batch = batch._replace(next_actions=after[:, :a], next_known=after[:, a])
+    return batch
 
 
 def side_by_side(arrays: dict[str, npt.NDArray[np.float32]]) -> tuple[npt.NDArray[np.float32], Spec]:
     """Prepared transitions as rows of one array."""
-    order = ("observations", "actions", "next_observations", "rewards", "masks")
-    columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order]
+    order = ("observations", "actions", "next_observations", "rewards", "masks", "next_actions", "next_known")
+    columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order if name in arrays]
     return np.concatenate(columns, axis=1), Spec(columns[0].shape[1], columns[1].shape[1])
 
 
@@ -172,9 +175,11 @@ def _chunk(
         return agent.update(state, batch, update_key, config)
 
     given = rows.packed if isinstance(rows, Batches) else None
-    every_member = jax.vmap(member_update, in_axes=(0, 0, 0, None, None if given is None else 0))
+    # All members are at the same update: kept without a member axis, its number can decide what is computed.
+    member_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
+    every_member = jax.vmap(member_update, in_axes=(member_axes, 0, 0, None, None if given is None else 0))
 
     def update(states: Any, xs: tuple[Array, Array | None]) -> Any:
-        return every_member(states, keys, configs, *xs)
+        return every_member(states._replace(step=xs[0]), keys, configs, *xs)
 
     return jax.lax.scan(update, states, (start + jnp.arange(length), given))

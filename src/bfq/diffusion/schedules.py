@@ -1,0 +1,57 @@
+"""How much of an action is left at each time: a_t = α_t a + σ_t ε with α² + σ² = 1.
+
+Discrete schedules are indexed from 0, the least noise, to T − 1, the most.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class Schedule(NamedTuple):
+    """Signal and noise at each of T times."""
+
+    alpha: Float[Array, " T"]
+    sigma: Float[Array, " T"]
+
+    @property
+    def times(self) -> int:
+        """T."""
+        return self.alpha.shape[0]
+
+
+def from_betas(betas: Float[Array, " T"]) -> Schedule:
+    """α_t² = Π_{i ≤ t} (1 − β_i)."""
+    kept = jnp.cumprod(1.0 - betas)
+    return Schedule(jnp.sqrt(kept), jnp.sqrt(1.0 - kept))
+
+
+def vp(count: int, least: float = 0.1, most: float = 10.0) -> Schedule:
+    """β_i = 1 − exp(−β_min/T − ½(β_max − β_min)(2i − 1)/T²), i = 1 … T: official DQL and IDQL."""
+    i = jnp.arange(1, count + 1)
+    return from_betas(1.0 - jnp.exp(-least / count - 0.5 * (most - least) * (2 * i - 1) / count**2))
+
+
+def linear(count: int) -> Schedule:
+    """β from 10⁻⁴ to 0.02 in equal steps, both times 1000/T: official EDP."""
+    scale = 1000.0 / count
+    return from_betas(jnp.linspace(scale * 1e-4, scale * 0.02, count))
+
+
+def cosine(count: int, offset: float = 0.008, latest: float = 0.9946) -> Schedule:
+    """α(t) = cos(π/2 · (t + s)/(1 + s)) / cos(π/2 · s/(1 + s)) at T times from 10⁻³ to 1: CleanDiffuser."""
+    t = jnp.minimum(jnp.linspace(1e-3, 1.0, count), latest)
+    alpha = jnp.cos(jnp.pi / 2 * (t + offset) / (1 + offset)) / jnp.cos(jnp.pi / 2 * offset / (1 + offset))
+    return Schedule(alpha, jnp.sqrt(1.0 - alpha**2))
+
+
+def vp_sde(
+    t: Float[Array, "*b"], least: float = 0.1, most: float = 20.0
+) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+    """α and σ at any t ∈ (0, 1]: log α(t) = −t²(β_max − β_min)/4 − β_min t/2 (SRPO)."""
+    log_alpha = -(t**2) * (most - least) / 4 - 0.5 * least * t
+    return jnp.exp(log_alpha), jnp.sqrt(-jnp.expm1(2.0 * log_alpha))
+
+
+SCHEDULES = {"vp": vp, "cosine": cosine, "linear": linear}
