@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check clean
+.PHONY: install demo test check docs clean
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -16,6 +16,9 @@ demo: install  ## Train BFQ and BC on the embedded task; ends with a table and a
 
 test: install  ## Every test.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: install  ## The pages about the agents, from their own files.
+	$(BIN)/bfq agents --pages docs/agents
 
 check: install  ## Lint, format, types, import direction.
 	$(BIN)/ruff check .

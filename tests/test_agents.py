@@ -1,130 +1,425 @@
-"""The contract that every agent in the registry keeps; a new agent file is covered without touching this."""
+"""The contract that every agent in the registry keeps; a new agent file is covered without touching this.
+
+Each agent is compiled once, as a population of four members that differ only in numbers, and all tests of the
+agent share that program. Switches are traced, not compiled: that finds what cannot be run at all, and the
+agents' own tests look at the numbers.
+"""
 
 import dataclasses
+import json
+from functools import cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Spec, agent_names, get_agent
+from bfq.agents import Acting, Batch, Spec, agent_names, get_agent
 from bfq.agents.agent import configure, numeric_fields
+from bfq.agents.learning import Learner
+from bfq.cli.agent_facts import choices
+from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.training.population import Member, Program, initial_states, members_of, pack, populate
+from bfq.experiment import read_run
+from bfq.nets.critic import Critics, Value
+from bfq.settings import compose
+from bfq.training.checkpoint import read_checkpoint, save_checkpoint
+from bfq.training.population import (
+    Member,
+    Program,
+    _keys,
+    drawn,
+    initial_states,
+    members_of,
+    pack,
+    populate,
+)
 
 SPEC = Spec(4, 2)
-SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32, "steps": 50,
-         "learning_rate": 1e-3}  # fmt: skip
+STEPS = 240
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "behaviour_depth": 1, "steps": STEPS,
+         "batch_size": 24, "critic_batch_size": 24, "policy_batch_size": 24, "behaviour_batch_size": 24,
+         "learning_rate": 1e-3, "flow_steps": 2, "sampling_steps": 3, "policy_target_start": 0}  # fmt: skip
+# Updates at which something happens: at all, at odd and even ones, and in each of several phases.
+MOMENTS = (0, 1, STEPS // 2, STEPS - 2)
+# What says how strongly the policy is drawn to high values, and a value that leans to the data instead.
+STRENGTHS = {"eta": 0.05, "alpha": 2.0, "beta": 0.1, "policy_penalty": 2.0}
+AGENTS = agent_names()
+
+
+def fields(name):
+    return {field.name: field for field in dataclasses.fields(get_agent(name).config())}
 
 
 def small(name, **values):
-    agent = get_agent(name)
-    known = {field.name for field in dataclasses.fields(agent.config())}
-    return agent, configure(agent, {**{k: v for k, v in SMALL.items() if k in known}, **values})
+    known = {field: value for field, value in SMALL.items() if field in fields(name)}
+    return configure(get_agent(name), {**known, **values})
 
 
-def transitions(n=500, key=0):
+def transitions(n=400, key=0):
     rng = np.random.default_rng(key)
     s = rng.normal(size=(n, 4))
     a = np.tanh(s[:, :2] + 0.1 * rng.normal(size=(n, 2)))
     arrays = {"observations": s, "actions": a, "next_observations": s + 0.1, "rewards": -np.square(s).mean(1),
-              "masks": (rng.uniform(size=n) > 0.1)}  # fmt: skip
+              "masks": rng.uniform(size=n) > 0.1, "next_actions": np.tanh(s[:, :2] + 0.1),
+              "next_known": rng.uniform(size=n) > 0.1}  # fmt: skip
     return {name: value.astype(np.float32) for name, value in arrays.items()}
-
-
-def batch(n=32):
-    return pack(transitions()).batch(jnp.arange(n))
 
 
 def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-VARIANTS = [(name, {}) for name in agent_names()] + [
-    ("bc", {"kind": "deterministic"}),
-    ("bc", {"kind": "flow"}),
-    ("bc", {"unit_std": True}),
-    ("bfq", {"mixing": "update"}),
-    ("bfq", {"mixing": "both", "preconditioned": False, "time_rule": "ordered"}),
-    ("bfq", {"architecture": "residual", "guidance": "mean", "aggregation": "mean", "critic": "fql"}),
-    ("bfq", {"architecture": "raw_time", "critic": "plain", "backup_samples": 10, "schedule": "constant"}),
-]
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
 
 
-@pytest.mark.parametrize(("name", "values"), VARIANTS, ids=str)
-def test_contract(name, values):
-    agent, config = small(name, **values)
-    state = agent.init(jax.random.key(0), SPEC, config)
-    update = jax.jit(agent.update)
-    after, metrics = update(state, batch(), jax.random.key(1), config)
-    # shapes and types stay, metrics are finite numbers
-    assert jax.tree.structure(after) == jax.tree.structure(state)
-    for old, new in zip(leaves(state), leaves(after), strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype)
-    assert all(value.shape == () and np.isfinite(value) for value in metrics.values())
-    # the same key gives the same bytes, another key another result or, for a method without noise, the same
-    again, _ = update(state, batch(), jax.random.key(1), config)
-    assert all((a == b).all() for a, b in zip(leaves(after), leaves(again), strict=True))
-    # something was learnt and the step was counted
-    assert any((a != b).any() for a, b in zip(leaves(state), leaves(after), strict=True))
-    assert int(after.step) == 1
-    # actions lie within bounds, whatever the observation
-    observations = 100.0 * jax.random.normal(jax.random.key(2), (64, 4))
-    actions = agent.act(after, observations, jax.random.key(3), config, Acting(candidates=4))
-    assert actions.shape == (64, 2)
-    assert float(jnp.abs(actions).max()) <= 1.0
+def member(states, k):
+    """One member's state; the number of the update is everyone's."""
+    return jax.tree.map(lambda leaf: leaf[k] if jnp.ndim(leaf) else leaf, states)
 
 
-@pytest.mark.parametrize("name", agent_names())
-def test_jit_equals_eager(name):
-    agent, config = small(name)
-    state = agent.init(jax.random.key(0), SPEC, config)
-    compiled, told = jax.jit(agent.update)(state, batch(), jax.random.key(1), config)
-    with jax.disable_jit():
-        eager, said = agent.update(state, batch(), jax.random.key(1), config)
-    for a, b in zip(leaves(compiled), leaves(eager), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
-    assert told.keys() == said.keys()
+class Compiled(NamedTuple):
+    """An agent's population, its program for one update, and where it starts."""
+
+    agent: object
+    config: object
+    population: object
+    start: object
+    program: Program
+
+    def updated(self, states, moments):
+        """The states after the updates of these numbers; the states given are kept."""
+        states = jax.tree.map(jnp.copy, states)
+        for step in moments:
+            states, metrics = self.program(states, ROWS, jnp.int32(step))
+        return states, metrics
 
 
-@pytest.mark.parametrize("name", agent_names())
-def test_population_equals_single_runs(name):
-    agent, config = small(name)
-    second = next((name for name in numeric_fields(config) if name != "learning_rate"), "learning_rate")
-    rows, members = pack(transitions()), (
-        Member(3, {"learning_rate": 1e-3, second: 0.1}), Member(7, {"learning_rate": 3e-3, second: 0.4}),
-    )  # fmt: skip
-    together = populate(agent, config, members)
-    states, metrics = Program(together, 5)(initial_states(together, SPEC), rows, jnp.int32(0))
-    for k, member in enumerate(members):
-        alone = populate(agent, config, [member])
-        state, told = Program(alone, 5)(initial_states(alone, SPEC), rows, jnp.int32(0))
-        for a, b in zip(leaves(states), leaves(state), strict=True):
-            np.testing.assert_allclose(a[k], b[0], rtol=1e-3, atol=1e-5)
-        for metric in metrics:
-            np.testing.assert_allclose(metrics[metric][:, k], told[metric][:, 0], rtol=1e-3, atol=1e-5)
+BASE, STANDING, LEANING, OTHER = range(4)
+ROWS = pack(transitions())
 
 
-@pytest.mark.parametrize("name", agent_names())
+def overrides(name):
+    """The numbers in which the four members differ."""
+    rates = [field for field in fields(name) if field.endswith("learning_rate")]
+    leaning = {field: value for field, value in STRENGTHS.items() if field in fields(name)}
+    return ({}, dict.fromkeys(rates, 0.0), leaning, {"learning_rate": 3e-3, "discount": 0.5, **leaning})
+
+
+@cache
+def compiled(name):
+    agent, config = get_agent(name), small(name)
+    members = [Member(seed, values) for seed, values in zip((3, 3, 3, 7), overrides(name), strict=True)]
+    population = populate(agent, config, members)
+    program = Program(population, 1)
+    # Seed by seed, since compiling `init` for the whole population would take longer than all that it saves.
+    firsts = {seed: agent.init(jax.random.fold_in(jax.random.key(seed), 0), SPEC, config) for seed in (3, 7)}
+    start = jax.tree.map(lambda *several: jnp.stack(several), *(firsts[m.seed] for m in members))
+    promised = jax.eval_shape(lambda: initial_states(population, SPEC))
+    assert jax.tree.structure(promised) == jax.tree.structure(start)
+    program.compile(start, ROWS)
+    return Compiled(agent, config, population, start, program)
+
+
+@cache
+def history(name):
+    """The population's states before and after each of MOMENTS, and the metrics."""
+    run = compiled(name)
+    states, told = [run.start], []
+    for step in MOMENTS:
+        after, metrics = run.updated(states[-1], [step])
+        states.append(after)
+        told.append(metrics)
+    return states, told
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_shapes_stay_and_metrics_are_finite_numbers(name):
+    states, told = history(name)
+    for state in states[1:]:
+        assert jax.tree.structure(state) == jax.tree.structure(states[0])
+        for old, new in zip(leaves(states[0]), leaves(state), strict=True):
+            assert old.dtype == new.dtype
+            assert new.shape == old.shape or new.ndim == 0  # the number of the update
+            assert np.isfinite(new).all()
+    for metrics in told:
+        assert metrics.keys() == told[0].keys()
+        assert all(value.shape == (1, 4) and np.isfinite(value).all() for value in metrics.values())
+    assert [int(np.max(state.step)) for state in states[1:]] == [step + 1 for step in MOMENTS]
+    assert not same(member(states[0], BASE), member(states[-1], BASE))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_same_key_gives_the_same_bytes_and_another_seed_others(name):
+    states, _ = history(name)
+    again, _ = compiled(name).updated(states[0], MOMENTS)
+    assert same(again, states[-1])
+    base, other = (leaves(member(states[0], k)._replace(step=0)) for k in (BASE, OTHER))
+    assert not all(np.array_equal(a, b) for a, b in zip(base, other, strict=True))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_other(name):
+    run, (states, told) = compiled(name), history(name)
+    config = dataclasses.replace(run.config, **overrides(name)[OTHER])
+    key, state = run.population.keys[OTHER], member(run.start, OTHER)._replace(step=jnp.int32(0))
+    for moment, after, metrics in zip(MOMENTS, states[1:], told, strict=True):
+        rows = drawn(run.population.keys, jnp.int32(moment), length=1, size=config.batch_size, rows=400)
+        batch = ROWS.batch(rows[0, OTHER])
+        with jax.disable_jit():
+            state, said = run.agent.update(
+                state._replace(step=jnp.int32(moment)), batch, _keys(key, jnp.int32(moment))[1], config
+            )
+        for a, b in zip(leaves(member(after, OTHER)), leaves(state), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=5e-5)
+        assert said.keys() == metrics.keys()
+        state = member(after, OTHER)  # so that rounding does not add up
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_saved_and_loaded_run_goes_on_as_if_nothing_had_happened(name, tmp_path):
+    run, (states, _) = compiled(name), history(name)
+    save_checkpoint(tmp_path, 2, states[2], {}, keep=1)
+    shapes = jax.eval_shape(lambda: states[2])
+    loaded = read_checkpoint(tmp_path / "step-000000002", shapes).states
+    resumed, _ = run.updated(loaded, MOMENTS[2:])
+    assert same(resumed, states[-1])
+
+
+def learners(state):
+    """Everything that an optimiser moves."""
+    found = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Learner))
+    return [node for node in found if isinstance(node, Learner)]
+
+
+def onlines(state):
+    """Networks that learn: each learner's, and where one optimiser moves several, each of these."""
+    several = [learner.params for learner in learners(state)]
+    return several + [part for one in several if isinstance(one, tuple) for part in one]
+
+
+def followers(state):
+    """The networks that no optimiser moves, by name: targets and moving averages."""
+    return {name: getattr(state, name) for name in state._fields if name not in ("step", "told")
+            and not isinstance(getattr(state, name), Learner)}  # fmt: skip
+
+
+def shaken(states):
+    """Targets moved at random, so that none is what it follows."""
+    rng = np.random.default_rng(5)
+
+    def shake(leaf):  # all members alike
+        return jnp.asarray(leaf + 0.1 * rng.normal(size=leaf.shape[1:]).astype(np.float32))
+
+    moved = {name: jax.tree.map(shake, network) for name, network in followers(states).items()}
+    return states._replace(**moved)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_learning_rate_of_zero_moves_nothing_but_targets(name):
+    states, _ = history(name)
+    before = learners(member(states[0], STANDING))
+    for state in states[1:]:
+        for old, new in zip(before, learners(member(state, STANDING)), strict=True):
+            assert same(old.params, new.params)
+
+
+def rate_between(old, new, online):
+    """ρ with new = (1 − ρ) old + ρ online, and how far it is from that; None for another kind of network."""
+    if jax.tree.structure(old) != jax.tree.structure(online):
+        return None
+    if any(a.shape != b.shape for a, b in zip(leaves(old), leaves(online), strict=True)):
+        return None
+    a, b, c = (np.concatenate([leaf.ravel().astype(np.float64) for leaf in leaves(tree)])
+               for tree in (old, new, online))  # fmt: skip
+    rate = float((b - a) @ (c - a) / ((c - a) @ (c - a)))
+    return rate, float(np.abs(b - (1 - rate) * a - rate * c).max())
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_targets_only_follow_what_is_learnt(name):
+    """No optimiser touches them: each is its old self, mixed with a learner before or after its step."""
+    run = compiled(name)
+    start, moved = shaken(run.start), set()
+    for moment in MOMENTS:
+        after, _ = run.updated(start, [moment])
+        for k in (BASE, OTHER):
+            old, new = member(start, k), member(after, k)
+            for field, network in followers(new).items():
+                found = [rate_between(followers(old)[field], network, one)
+                         for one in (*onlines(old), *onlines(new))]  # fmt: skip
+                fits = [rate for rate, error in filter(None, found) if error < 1e-5 and -1e-6 < rate <= 1.0]
+                assert fits, f"{field} is no mixture of its old self and a learner"
+                moved |= {field} if max(fits) > 1e-6 else set()
+    assert moved == set(followers(run.start)), "a target that never moves"
+
+
+def critics_of(state):
+    """Critics and values: what they are, what follows them, and their moments."""
+    kinds = (Critics, Value)
+    found = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kinds))
+    return [node for node in found if isinstance(node, kinds)]
+
+
+@pytest.mark.parametrize("name", [name for name in AGENTS if STRENGTHS.keys() & fields(name).keys()])
+def test_critics_do_not_feel_the_policys_guidance(name):
+    """One update with another strength leaves the critics' bytes as they are, and moves the policy."""
+    run, felt = compiled(name), False
+    for moment in MOMENTS:
+        after, _ = run.updated(shaken(run.start), [moment])
+        base, leaning = member(after, BASE), member(after, LEANING)
+        assert critics_of(base)
+        assert same(critics_of(base), critics_of(leaning))
+        felt |= not same([one.params for one in learners(base)], [one.params for one in learners(leaning)])
+    assert felt, "the strength of guidance changes nothing"
+
+
+@pytest.mark.parametrize("name", AGENTS)
 def test_a_loss_falls(name):
-    agent, config = small(name, steps=400)
-    population = populate(agent, config, [Member(0, {})])
-    _, metrics = Program(population, 400)(initial_states(population, SPEC), pack(transitions()), jnp.int32(0))
-    losses = [np.asarray(values)[:, 0] for metric, values in metrics.items() if metric.endswith("loss")]
+    """For one of those that lean to the data: the others may leave it for higher values."""
+    run = compiled(name)
+    states, told = jax.tree.map(jnp.copy, run.start), []
+    for step in range(STEPS):
+        states, metrics = run.program(states, ROWS, jnp.int32(step))
+        told.append(metrics)
+    series = {metric: np.concatenate([row[metric] for row in told])[:, LEANING:] for metric in told[0]}
+    losses = {metric: values for metric, values in series.items() if metric.endswith("loss")}
     assert losses, "an agent reports at least one metric whose name ends in loss"
-    imitation = [np.asarray(metrics["bc_loss"])[:, 0]] if "bc_loss" in metrics else losses
-    assert any(loss[-50:].mean() < loss[:50].mean() for loss in imitation)
+    judged = [losses["bc_loss"]] if "bc_loss" in losses else list(losses.values())
+    assert any((loss[-40:].mean(0) < loss[:40].mean(0)).any() for loss in judged)
+
+
+def ways_of_acting(agent):
+    """The usual way; with candidates, where it can choose; by each rule, where it has several."""
+    yield Acting()
+    if agent.chooses:
+        yield Acting(candidates=3, selection="softmax", policy="online", temperature=0.5)
+    yield from (Acting(sampler=rule, sampling_steps=2) for rule in agent.samplers)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_actions_lie_within_bounds_whatever_the_observation(name):
+    run, (states, _) = compiled(name), history(name)
+    state = member(states[-1], OTHER)
+    sizes = jnp.repeat(jnp.array([0.0, 1.0, 100.0, 1e6]), 4)[:, None]
+    observations = sizes * jax.random.normal(jax.random.key(2), (16, 4))
+    ways = list(ways_of_acting(run.agent))
+    for acting in ways:
+        told = jax.eval_shape(
+            lambda s, o, k, acting=acting: run.agent.act(s, o, k, run.config, acting),
+            state, observations, jax.random.key(3),
+        )  # fmt: skip
+        assert (told.shape, told.dtype) == ((16, 2), jnp.float32)
+    act = jax.jit(run.agent.act, static_argnums=4)
+    for acting in (ways[0], *ways[1:2]):
+        actions = act(state, observations, jax.random.key(3), run.config, acting)
+        assert np.isfinite(actions).all()
+        assert float(jnp.abs(actions).max()) <= 1.0
+        assert np.array_equal(actions, act(state, observations, jax.random.key(3), run.config, acting))
+
+
+def alternatives(name, field):
+    """What a word or a switch can be besides its default."""
+    default = getattr(get_agent(name).config(), field)
+    if isinstance(default, bool):
+        return [not default]
+    known = choices(get_agent(name), field)
+    assert default in known, f"{name}'s check() does not look at {field}"
+    return [word for word in known if word != default]
+
+
+def variants(name):
+    """Switches set apart from their defaults, all that can be at once, until each choice was there."""
+    switches = {
+        field: alternatives(name, field) for field, f in fields(name).items() if f.type in (str, bool)
+    }
+    # Kinds of critics and schedules are everyone's, and tested once: some pass by here, not all.
+    often = max([len(some) for field, some in switches.items() if field not in ("critic", "schedule")] or [0])
+    for k in range(often):
+        values = {}
+        for field, some in switches.items():
+            chosen = {**values, field: some[k % len(some)]}
+            try:
+                small(name, **chosen)
+            except BadInput:  # not together with those before it
+                continue
+            values = chosen
+        yield values
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_switch_can_be_thrown(name):
+    agent = get_agent(name)
+    key = jax.random.key(0)
+    batch = ROWS.batch(jnp.arange(SMALL["batch_size"]))
+    for values in variants(name):
+        config = small(name, **values)
+        state = jax.eval_shape(lambda c: agent.init(key, SPEC, c), config)
+        after, metrics = jax.eval_shape(lambda s, c: agent.update(s, batch, key, c), state, config)
+        assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), after) == jax.tree.map(
+            lambda leaf: (leaf.shape, leaf.dtype), state
+        ), values
+        assert all(metric.shape == () for metric in metrics.values()), values
+        actions = jax.eval_shape(
+            lambda s, c: agent.act(s, batch.observations, key, c, Acting()), state, config
+        )
+        assert actions.shape == batch.actions.shape, values
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_numbers_are_never_branched_on(name):
+    """Every float may differ from member to member, so each must pass through tracing."""
+    config = small(name)
+    assert set(numeric_fields(config)) >= {"discount", "learning_rate"}
+    assert {"steps", "batch_size"} <= set(fields(name))
+    assert len(jax.tree.leaves(config)) == len(numeric_fields(config))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_it_says_what_it_needs_of_a_batch(name):
+    agent, config = get_agent(name), small(name)
+    batch = ROWS.batch(jnp.arange(SMALL["batch_size"]))
+    bare = Batch(*batch[:5])
+    state = jax.eval_shape(lambda c: agent.init(jax.random.key(0), SPEC, c), config)
+
+    def update(s):
+        return agent.update(s, batch if agent.needs else bare, jax.random.key(0), config)
+
+    jax.eval_shape(update, state)
+    assert set(agent.needs) <= {"next_actions"}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_run_is_described_by_its_configuration(name, tmp_path):
+    run = compose("pendulum-mixed", name, seeds=[1, 5])
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(run)))
+    assert read_run(tmp_path)[0] == run
+
+
+@pytest.mark.parametrize("name", [name for name in ("td3_bc", "fql") if name in AGENTS])
+def test_a_stored_configuration_repeats_the_run(name, tmp_path, capsys):
+    tiny = [word for field in ("width", "critic_width", "batch_size") for word in ("--set", f"{field}=8")]
+    words = ["train", "--task", "pendulum-mixed", "--agent", name, "--steps", "20", "--seeds", "1",
+             "--evaluations", "1", "--eval-episodes", "1", "--json", *tiny]  # fmt: skip
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    first = json.loads(capsys.readouterr().out)
+    again = ["train", "--config", str(tmp_path / "run" / "config.json"), "--out", str(tmp_path / "again")]
+    assert main([*again, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == first["scores"]
+    for name in ("config.json", "metrics.jsonl"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
 def test_chunks_of_any_length_are_the_same_updates():
-    agent, config = small("bfq")
-    population, rows = populate(agent, config, [Member(0, {})]), pack(transitions())
-    whole, _ = Program(population, 6)(initial_states(population, SPEC), rows, jnp.int32(0))
+    agent, config = get_agent("bc"), small("bc")
+    population = populate(agent, config, [Member(0, {})])
+    whole, _ = Program(population, 6)(initial_states(population, SPEC), ROWS, jnp.int32(0))
     state, part = initial_states(population, SPEC), Program(population, 3)
     for start in (0, 3):
-        state, _ = part(state, rows, jnp.int32(start))
-    for a, b in zip(leaves(whole), leaves(state), strict=True):
-        np.testing.assert_array_equal(a, b)
+        state, _ = part(state, ROWS, jnp.int32(start))
+    assert same(whole, state)
 
 
 def test_configure_names_the_nearest_hyperparameter_and_checks_types():
@@ -149,6 +444,6 @@ def test_members_are_every_seed_with_every_value():
 
 
 def test_a_structural_value_cannot_vary_within_a_population():
-    agent, config = small("bfq")
+    agent, config = get_agent("bfq"), small("bfq")
     with pytest.raises(BadInput, match="structure"):
         populate(agent, config, members_of([0], {"width": [16, 32]}))

@@ -1,35 +1,122 @@
-"""The documentation's code runs."""
+"""The documentation's code runs, an agent is one file, and the agents' pages are what their files say."""
 
-import importlib.util
+import importlib
+import json
 import re
+import sys
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from bfq.agents import Acting, Spec
-from bfq.training.population import Member, Program, initial_states, pack, populate
+import bfq
+import bfq.agents
+from bfq.agents import agent_names, get_agent
+from bfq.agents.agent import _registry
+from bfq.cli.agent_facts import formulas, hyperparameters_of, sentence, story
+from bfq.cli.agent_pages import page, pages
+from bfq.cli.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_the_agent_of_the_architecture_page_is_a_whole_agent(tmp_path):
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The agent of the architecture page, as one file in a folder that the registry looks into."""
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
-    (tmp_path / "tiny.py").write_text(code)
-    spec = importlib.util.spec_from_file_location("tiny", tmp_path / "tiny.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    agent, rng = module.AGENT, np.random.default_rng(0)
-    observations = rng.normal(size=(200, 3)).astype(np.float32)
-    arrays = {"observations": observations, "actions": np.tanh(observations[:, :2]), "masks": np.ones(200),
-              "next_observations": observations, "rewards": np.zeros(200)}  # fmt: skip
-    rows = pack({name: value.astype(np.float32) for name, value in arrays.items()})
-    population = populate(agent, agent.config(), [Member(0, {"learning_rate": 1e-2}), Member(1, {})])
-    states, metrics = Program(population, 200)(initial_states(population, rows.spec), rows, jnp.int32(0))
-    loss = np.asarray(metrics["bc_loss"])
-    assert (loss[-20:].mean(0) < 0.5 * loss[:20].mean(0)).all()
-    state = jax.tree.map(lambda leaf: leaf[0], states)
-    actions = agent.act(state, rows.packed[:, :3], jax.random.key(0), agent.config(), Acting())
-    assert rows.spec == Spec(3, 2)
-    assert float(jnp.abs(actions - arrays["actions"]).mean()) < 0.2
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "tiny.py").write_text(code)
+    importlib.invalidate_caches()
+    monkeypatch.setattr(bfq.agents, "__path__", [*bfq.agents.__path__, str(tmp_path / "more")])
+    _registry.cache_clear()
+    yield get_agent("tiny")
+    _registry.cache_clear()
+    sys.modules.pop("bfq.agents.tiny", None)
+    vars(bfq.agents).pop("tiny", None)
+
+
+def test_an_agent_is_one_file(tiny, tmp_path, capsys):
+    """It is listed and described, it trains from the command line, and it acts; nothing else was changed."""
+    assert main(["agents", "--json"]) == 0
+    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert listed["tiny"]["idea"] == "Least-squares imitation, the smallest agent there is."
+    assert main(["agents", "tiny", "--json"]) == 0
+    meanings = {row["name"]: row for row in json.loads(capsys.readouterr().out)["hyperparameters"]}
+    assert meanings["width"]["meaning"] == "units of a hidden layer"
+    assert meanings["discount"]["symbol"] == "γ"
+    assert "Least-squares imitation" in page(tiny)
+
+    words = ["train", "--task", "pendulum-mixed", "--agent", "tiny", "--seeds", "1", "--steps", "400",
+             "--set", "learning_rate=0.001,0.01", "--set", "batch_size=64", "--evaluations", "1",
+             "--eval-episodes", "1", "--out", str(tmp_path / "run"), "--json"]  # fmt: skip
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["title"] == "Least-squares imitation"
+    assert len(result["scores"]["return"]) == 2
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["metrics"]["bc_loss"] for row in rows if row["kind"] == "train"]
+    assert (np.array(losses[-1]) < np.array(losses[0])).all()
+
+    policy = bfq.load_policy(tmp_path / "run")
+    action = policy(np.array([1.0, 0.0, 0.0], np.float32))
+    assert action.shape == (1,)
+    assert np.abs(action).max() <= 2.0  # in the simulator's units
+
+
+def test_nothing_of_it_stays_behind():
+    assert "tiny" not in agent_names()
+
+
+def test_the_agents_pages_are_what_the_agents_files_say():
+    """`make docs` writes them anew."""
+    wanted, folder = pages(), DOCS / "agents"
+    assert {path.name for path in folder.iterdir()} == set(wanted)
+    stale = [name for name, text in wanted.items() if (folder / name).read_text() != text]
+    assert not stale, "run `make docs`"
+
+
+@pytest.mark.parametrize("name", agent_names())
+def test_an_agents_file_explains_itself(name):
+    agent = get_agent(name)
+    told, written = story(agent), page(agent)
+    assert told.idea.endswith(".")
+    assert 20 < len(sentence(agent)) < 200
+    assert "for each update" in told.code or "phases" in told.more[0]
+    assert any("loss" in function for function in formulas(agent))
+    for row in hyperparameters_of(agent):
+        assert row.meaning, f"{row.name} has no comment beside it"
+        assert isinstance(row.default, str) == bool(row.choices), f"check() does not look at {row.name}"
+    assert f"bfq train --task halfcheetah-medium-v2 --agent {name}" in written
+    assert "## Presets and their sources" in written
+
+
+def test_pages_are_written_where_asked(tmp_path, capsys):
+    assert main(["agents", "--pages", str(tmp_path / "pages"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(agent_names()) + 1
+    assert main(["agents", "bfq", "--pages", str(tmp_path / "more")]) == 2
+    assert main(["agents", "--task", "pendulum-mixed"]) == 2
+    assert not (tmp_path / "more").exists()
+
+
+def test_values_on_a_task_have_sources_in_every_section(capsys):
+    assert main(["agents", "bfq", "--task", "local/halfcheetah-medium", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = {
+        (section, row["name"]): row for section in ("config", "data", "evaluation") for row in told[section]
+    }
+    for key, value, source in [
+        (("config", "eta"), 1.0, "the paper's table"),
+        (("config", "discount"), 0.99, "card"),
+        (("config", "width"), 256, "default of bfq.agents.bfq"),
+        (("data", "reward"), "return_range", "card"),
+        (("data", "observations"), "standardise", "CleanDiffuser"),
+        (("evaluation", "softmax_weight"), 50.0, "CleanDiffuser"),
+        (("evaluation", "episodes"), 50, "card"),
+        (("evaluation", "seed"), 10_000, "default of bfq.evaluation"),
+    ]:
+        assert found[key]["value"] == value
+        assert source in found[key]["source"]
+    assert main(["agents", "bfq", "--task", "local/halfcheetah-medium"]) == 0
+    shown = capsys.readouterr().out
+    assert "evaluation: candidates" in shown
+    assert "data: reward" in shown

@@ -9,6 +9,7 @@ from scipy import stats
 
 from bfq.cli import toy as verb
 from bfq.data.checkerboard import SQUARES, cells, checkerboard, on_filled
+from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
 from bfq.evaluation.distributions import (
     compare,
@@ -17,7 +18,9 @@ from bfq.evaluation.distributions import (
     sliced_wasserstein2,
     squares_covered,
 )
-from bfq.training.toy import FM_STEPS, Clouds, Settings, experiment, flow_map_loss, sample, stream, train
+from bfq.reporting.toy_figure import Panel, toy_figure
+from bfq.training.toy import Clouds, experiment, sample, stream, train
+from bfq.training.toy_methods import METHODS, PAPER, Settings, consistent, unconditional
 
 
 def test_mean_distance_is_the_mean_of_the_whole_matrix():
@@ -80,18 +83,92 @@ def test_the_board_has_eight_equal_squares_and_unit_variance():
 
 
 SMALL = Settings(epochs=1, batches=3, batch_size=64, samples=100)
+EVERYTHING = tuple(METHODS)
 
 
 @pytest.fixture(scope="module")
 def clouds() -> Clouds:
-    return experiment([0, 1], SMALL, lambda step, losses: None)
+    """Every method, after three updates of two seeds."""
+    return experiment([0, 1], SMALL, lambda step, losses: None, EVERYTHING)
 
 
-def test_seeds_do_not_depend_on_their_company(clouds):
+def test_every_method_yields_points_for_every_number_of_calls(clouds):
+    assert tuple(clouds.samples) == EVERYTHING
+    assert set(PAPER) < set(EVERYTHING)
+    for name, by_steps in clouds.samples.items():
+        assert tuple(by_steps) == METHODS[name].steps
+        for points in by_steps.values():
+            assert points.shape == (2, 100, 2)
+            assert bool(jnp.isfinite(points).all())
+        different = [np.asarray(points) for points in by_steps.values()]
+        assert all((a != b).any() for a, b in zip(different, different[1:], strict=False))
+
+
+def test_seeds_and_methods_do_not_depend_on_their_company(clouds):
     keys = jnp.stack([jax.random.key(1)])
-    alone, _ = train(flow_map_loss, keys, SMALL, lambda step, losses: None)
-    _, _, points = sample(alone, alone, stream(keys, 2), SMALL.samples)
-    np.testing.assert_allclose(np.asarray(clouds.bfq[1][1]), np.asarray(points[1][0]), atol=1e-4)
+    alone, _ = train(METHODS["bfq"].loss, keys, SMALL, lambda step, losses: None)
+    truth, points = sample({"bfq": alone}, stream(keys, 2), SMALL)
+    np.testing.assert_allclose(
+        np.asarray(clouds.samples["bfq"][1][1]), np.asarray(points["bfq"][1][0]), atol=1e-4
+    )
+    np.testing.assert_array_equal(np.asarray(clouds.truth[1]), np.asarray(truth[0]))
+
+
+class Exact:
+    """A board that is one point, c: what each method's network says when it knows that."""
+
+    c = jnp.array([1.2, -0.8])  # beyond ±1: nothing may clip it
+
+    @classmethod
+    def velocity(cls, x, r, t, s):
+        """From x at t to c at 0 on a straight line; the average over any interval is the same."""
+        return (x - cls.c) / jnp.maximum(t, 1e-6)[..., None]
+
+    @classmethod
+    def forward(cls, x, k, t, s):
+        """The same with time reversed, whatever the length of the step."""
+        return (cls.c - x) / jnp.maximum(1.0 - t, 1e-6)[..., None]
+
+
+@pytest.mark.parametrize(("name", "net"), [("fm", Exact.velocity), ("meanflow", Exact.velocity),
+                                           ("bfq", Exact.velocity), ("shortcut", Exact.forward)])  # fmt: skip
+def test_a_network_that_knows_the_board_has_no_loss_and_draws_it(name, net):
+    method, key = METHODS[name], jax.random.key(0)
+    points = jnp.tile(Exact.c, (512, 1))
+    assert float(method.loss(net, points, key, jnp.int32(0), SMALL)) < 1e-3
+    for steps in method.steps:
+        drawn = method.sample(net, jax.random.normal(key, (50, 2)), key, steps, SMALL)
+        np.testing.assert_allclose(drawn, np.tile(Exact.c, (50, 1)), atol=1e-3)
+
+
+def test_a_denoiser_that_knows_the_board_draws_it_where_clipping_at_one_would_not():
+    schedule_size, key = SMALL.noise_times, jax.random.key(0)
+    schedule = SCHEDULES[SMALL.noise_schedule](schedule_size)
+
+    def net(x, r, t, s):
+        k = jnp.round(t * schedule_size).astype(jnp.int32)
+        return (x - schedule.alpha[k][..., None] * 0.5 * Exact.c) / schedule.sigma[k][..., None]
+
+    method, points = METHODS["ddpm"], jnp.tile(Exact.c, (512, 1))
+    assert float(method.loss(net, points, key, jnp.int32(0), SMALL)) < 1e-6
+    for steps in method.steps:
+        drawn = method.sample(net, jax.random.normal(key, (50, 2)), key, steps, SMALL)
+        np.testing.assert_allclose(drawn, np.tile(Exact.c, (50, 1)), atol=0.1)
+
+
+def test_the_consistency_function_starts_as_the_identity_and_sees_inputs_of_unit_size():
+    seen = []
+
+    def net(x, r, t, s):
+        seen.append((x, t))
+        return x
+
+    x, t = 80.0 * jax.random.normal(jax.random.key(0), (2000, 2)), jnp.full(2000, 80.0)
+    consistent(net)(x, t)
+    assert float(seen[0][0].std()) == pytest.approx(1.0, abs=0.05)
+    assert float(jnp.abs(seen[0][1]).max()) < 2.0
+    np.testing.assert_allclose(consistent(net)(x, jnp.full(2000, 0.002)), x, rtol=1e-5)
+    assert unconditional(x).shape == (2000, 0)
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -104,7 +181,8 @@ def test_a_short_run_beats_one_euler_step_and_writes_its_files(tmp_path, capsys)
     assert verb.run(arguments("--epochs", "5", "--out", str(tmp_path), "--json")) == 0
     result = json.loads((tmp_path / "toy.json").read_text())
     assert json.loads(capsys.readouterr().out) == result
-    assert set(result["fm"]) == {str(steps) for steps in FM_STEPS}
+    assert set(result["fm"]) == {str(steps) for steps in METHODS["fm"].steps}
+    assert not set(result) & (set(EVERYTHING) - set(PAPER))
     assert [row["seed"] for row in result["bfq"]["1"]["seeds"]] == [0]
     assert result["settings"]["seeds"] == [0]
     assert result["settings"]["samples"] >= 10_000
@@ -113,13 +191,43 @@ def test_a_short_run_beats_one_euler_step_and_writes_its_files(tmp_path, capsys)
     assert {file.name for file in tmp_path.iterdir()} == {"toy.json", "toy.png"}
 
 
-def test_the_table_has_a_row_a_method(clouds, tmp_path, capsys, monkeypatch):
+def test_the_table_has_a_row_a_method_and_number_of_calls(clouds, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    verb._show(verb.measure(clouds, [0, 1], SMALL), tmp_path)
+    result = verb.measure(clouds, [0, 1], SMALL)
+    verb._show(result, tmp_path)
     told = capsys.readouterr().out
-    assert told.count("FM") == len(FM_STEPS)
-    assert told.count("BFQ") == 1
+    for method in METHODS.values():
+        assert told.count(f"{method.title} ") == len(method.steps)
     assert str(tmp_path / "toy.png") in told
+    assert result["shortcut"]["8"].keys() == result["bfq"]["1"].keys()
+    assert result["train_seconds"].keys() == METHODS.keys()
+
+
+def png_size(png: bytes) -> tuple[int, int]:
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def test_many_panels_stand_in_two_rows():
+    points = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    one, two, odd = (
+        png_size(toy_figure([Panel("title", "note", points, "generated")] * count)) for count in (6, 14, 13)
+    )
+    assert one == (2160, 453)
+    assert two == odd == (2520, 2 * 453 + 1)
+
+
+def test_all_trains_every_method(tmp_path, monkeypatch):
+    asked = []
+
+    def short(seeds, settings, progress, names):
+        asked.append((tuple(seeds), tuple(names)))
+        raise BadInput("enough.")
+
+    monkeypatch.setattr("bfq.training.toy.experiment", short)
+    for words in (["--all", "--seeds", "3"], []):
+        with pytest.raises(BadInput, match="enough"):
+            verb.run(arguments(*words, "--out", str(tmp_path)))
+    assert asked == [((0, 1, 2), EVERYTHING), ((0,), PAPER)]
 
 
 @pytest.mark.parametrize("words", [["--seeds", "0"], ["--epochs", "-1"], ["--out", "/proc/nowhere"]])

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import Agent, check_acting, configure, get_agent, numeric_fields
+from bfq.agents.agent import Agent, agent_names, check_acting, configure, get_agent, numeric_fields
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
@@ -108,9 +108,17 @@ def compose(
         evaluations=_at_least(0, "evaluations", evaluations),
         chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
         stop_on_divergence=stop_on_divergence,
-        baselines=tuple(dict.fromkeys(get_agent(name).name for name in baselines)),
+        baselines=_baselines(agent, baselines),
         **place,
     )  # fmt: skip
+
+
+def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:
+    """The agents to be trained beside this one, each once; "all" are all others."""
+    wished = [name for one in named for name in (agent_names() if one == "all" else [one])]
+    return tuple(
+        dict.fromkeys(get_agent(name).name for name in wished if name != agent or "all" not in named)
+    )
 
 
 def baseline_of(run: RunConfig, agent: str) -> RunConfig:

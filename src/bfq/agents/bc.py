@@ -12,7 +12,6 @@ The flow uses BFQ's networks with r = t, so that the two differ in nothing else;
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -22,8 +21,9 @@ from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyp
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
-from bfq.nets.layers import ACTIVATIONS, torch_uniform, variance_scaling
+from bfq.nets.layers import ACTIVATIONS
 from bfq.nets.mlp import MLP
+from bfq.nets.policies import Deterministic, Gaussian, fql_like
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 KINDS = ("gaussian", "deterministic", "flow")
@@ -56,13 +56,6 @@ class Config:
         one_of("architecture", self.architecture, ARCHITECTURES)
 
 
-class Gaussian(eqx.Module):
-    """μ_θ(s) from an MLP and one σ for each action dimension."""
-
-    mean: MLP
-    log_std: Float[Array, " a"]
-
-
 class State(NamedTuple):
     """The policy, its moments, and the number of updates."""
 
@@ -76,23 +69,20 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     if config.kind == "flow":
         policy = ARCHITECTURES[config.architecture](key, *spec, config.width, config.depth, config.time_scale)
     else:
-        sizes = (spec.observation_dim, spec.action_dim, config.width, config.depth)
-        start = (variance_scaling(1.0), variance_scaling(0.01)) if config.unit_std else (torch_uniform, None)
-        mean = MLP(key, *sizes, config.activation, initialise=start[0], initialise_output=start[1])
-        policy = Gaussian(mean, jnp.zeros(spec.action_dim))
+        make = fql_like if config.unit_std else MLP
+        mean = make(key, *spec, config.width, config.depth, config.activation)
+        policy = Deterministic(mean) if config.kind == "deterministic" else Gaussian(mean, config.unit_std)
     return State(learning.learner(policy), jnp.zeros((), jnp.int32))
 
 
-def gaussian_loss(policy: Gaussian, batch: Batch, unit_std: bool) -> Float[Array, ""]:
-    """−E log N(a; μ(s), σ²I), without its constant."""
-    log_std = jnp.zeros_like(policy.log_std) if unit_std else jnp.clip(policy.log_std, -5.0, 2.0)
-    z = (batch.actions - policy.mean(batch.observations)) * jnp.exp(-log_std)
-    return (0.5 * jnp.square(z) + log_std).sum(-1).mean()
+def gaussian_loss(policy: Gaussian, batch: Batch) -> Float[Array, ""]:
+    """−E log N(a; μ(s), σ²I)."""
+    return -policy.log_prob(batch.observations, batch.actions).mean()
 
 
-def deterministic_loss(policy: Gaussian, batch: Batch) -> Float[Array, ""]:
+def deterministic_loss(policy: Deterministic, batch: Batch) -> Float[Array, ""]:
     """E ‖tanh μ(s) − a‖², mean over action dimensions."""
-    return jnp.square(jnp.tanh(policy.mean(batch.observations)) - batch.actions).mean()
+    return jnp.square(policy(batch.observations) - batch.actions).mean()
 
 
 def flow_loss(policy: VelocityNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -111,7 +101,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
             return flow_loss(policy, batch, key), None
         if config.kind == "deterministic":
             return deterministic_loss(policy, batch), None
-        return gaussian_loss(policy, batch, config.unit_std), None
+        return gaussian_loss(policy, batch), None
 
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     policy, value, _ = descend(state.policy, loss, rate)
@@ -127,8 +117,7 @@ def act(
         noise = acting.temperature * jax.random.normal(key, (len(observations), policy.action_dim))
         action = euler(lambda x, t: policy(x, t, t, observations), noise, config.flow_steps)
     else:
-        action = policy.mean(observations)
-        action = jnp.tanh(action) if config.kind == "deterministic" else action
+        action = policy(observations)
     return jnp.clip(action, -1.0, 1.0)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents.agent import Acting
+from bfq.agents.agent import Acting, Batch, Metrics
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
@@ -52,9 +52,29 @@ def backup_values(
     return jnp.take_along_axis(values, preferred, axis=-1)[..., 0]
 
 
-def critic_loss(values: Float[Array, "q b"], target: Float[Array, " b"]) -> Float[Array, ""]:
-    """Σ_i E (Q_i(s, a) − y)²."""
-    return jnp.square(values - target).mean(1).sum()
+def critic_loss(
+    values: Float[Array, "q b"], target: Float[Array, " b"], averaged: bool = False
+) -> Float[Array, ""]:
+    """Σ_i E (Q_i(s, a) − y)², or the mean over critics (FQL family)."""
+    errors = jnp.square(values - target).mean(1)
+    return errors.mean() if averaged else errors.sum()
+
+
+def td_loss(
+    critics: Callable[[Array, Array], Array],
+    targets: Callable[[Array, Array], Array],
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    batch: Batch,
+    key: PRNGKeyArray,
+    discount: Number,
+    how: str,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`, as the FQL family has it."""
+    next_values = backup_values(targets, sample, batch.next_observations, key)
+    target = td_target(batch.rewards, batch.masks, next_values, discount, how)
+    q = critics(batch.observations, batch.actions)
+    loss = critic_loss(q, target, averaged=True)
+    return loss, {"critic_loss": loss, "q": q.mean()}
 
 
 def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:
@@ -70,6 +90,11 @@ def advantage_weights(
     return jax.lax.stop_gradient(jnp.minimum(jnp.exp(temperature * advantage), most))
 
 
+def in_its_size(values: Float[Array, " b"]) -> Float[Array, ""]:
+    """E Q / sg E|Q|."""
+    return values.mean() / (jax.lax.stop_gradient(jnp.abs(values).mean()) + 1e-6)
+
+
 def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
     """E Q / sg E|Q|, which does not change when all critics are multiplied by the same number.
 
@@ -78,11 +103,16 @@ def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[
       normalised by its own size.
     """
     if how != "random":
-        one = values[0] if how == "first" else aggregate(values, how)
-        return one.mean() / (jax.lax.stop_gradient(jnp.abs(one).mean()) + 1e-6)
+        return in_its_size(values[0] if how == "first" else aggregate(values, how))
     means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
     first = jax.random.bernoulli(key)
     return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])
+
+
+def improvement(values: Float[Array, "q b"], normalised: bool) -> Float[Array, ""]:
+    """E Q̄ with Q̄ the critics' mean, divided by sg E|Q̄| if normalised: what the FQL family's actors raise."""
+    mean = aggregate(values, "mean")
+    return in_its_size(mean) if normalised else mean.mean()
 
 
 def choose(

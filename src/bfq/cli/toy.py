@@ -11,7 +11,8 @@ from bfq.errors import BadInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bfq.training.toy import Clouds, Settings
+    from bfq.training.toy import Clouds
+    from bfq.training.toy_methods import Settings
 
 Metrics = dict[str, Any]
 
@@ -23,25 +24,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--epochs", type=int, default=100, metavar="N", help="epochs of 40 batches; default 100"
     )
     parser.add_argument(
+        "--all", action="store_true", help="also DDPM, consistency, shortcut and MeanFlow; thrice as long"
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("runs/toy"), metavar="DIR", help="where toy.json and toy.png go"
     )
     parser.add_argument("--json", action="store_true", help="print the content of toy.json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains both methods, then writes and shows the numbers and the figure."""
+    """Trains the methods, then writes and shows the numbers and the figure."""
     for word in ("seeds", "epochs"):
         if getattr(args, word) < 1:
             raise BadInput(f"--{word} must be at least 1, not {getattr(args, word)}.")
     from bfq.files import make_folder, write_bytes, write_json
     from bfq.reporting.toy_figure import toy_figure
     from bfq.training.progress import reporting
-    from bfq.training.toy import Settings, experiment
+    from bfq.training.toy import experiment
+    from bfq.training.toy_methods import METHODS, PAPER, Settings
 
     make_folder(args.out)
-    settings, seeds = Settings(epochs=args.epochs), range(args.seeds)
-    with reporting("toy", 2 * settings.epochs * settings.batches, 0) as reporter:
-        clouds = experiment(seeds, settings, reporter.show)
+    settings, seeds, names = Settings(epochs=args.epochs), range(args.seeds), METHODS if args.all else PAPER
+    with reporting("toy", len(names) * settings.epochs * settings.batches, 0) as reporter:
+        clouds = experiment(seeds, settings, reporter.show, tuple(names))
     result = measure(clouds, seeds, settings)
     write_json(args.out / "toy.json", result)
     write_bytes(args.out / "toy.png", toy_figure(panels(clouds, result)))
@@ -57,11 +62,12 @@ def measure(clouds: "Clouds", seeds: Sequence[int], settings: "Settings") -> dic
     from bfq.provenance import versions
     from bfq.training.toy import ARCHITECTURE
 
-    fm = {str(steps): over_seeds(points, clouds.truth, seeds) for steps, points in clouds.fm.items()}
-    bfq = {str(steps): over_seeds(points, clouds.truth, seeds) for steps, points in clouds.bfq.items()}
+    measured = {
+        name: {str(steps): over_seeds(points, clouds.truth, seeds) for steps, points in by_steps.items()}
+        for name, by_steps in clouds.samples.items()
+    }
     return {
-        "fm": fm,
-        "bfq": bfq,
+        **measured,
         "settings": {**settings._asdict(), "architecture": ARCHITECTURE, "seeds": list(seeds)},
         "versions": versions(),
         "train_seconds": clouds.train_seconds,
@@ -87,13 +93,14 @@ def panels(clouds: "Clouds", result: dict[str, Any]) -> list[Any]:
     import numpy as np
 
     from bfq.reporting.toy_figure import Panel
+    from bfq.training.toy_methods import METHODS
 
     truth = np.asarray(clouds.truth[0])
     shown = [Panel("Ground truth", f"{len(truth):,} points", truth, "truth")]
-    for method, by_steps in (("fm", clouds.fm), ("bfq", clouds.bfq)):
+    for name, by_steps in clouds.samples.items():
         for steps, points in by_steps.items():
-            title = f"{method.upper()}, {steps} step{'s' if steps > 1 else ''}"
-            distance = result[method][str(steps)]["seeds"][0]["energy_distance"]
+            title = f"{METHODS[name].title}, {steps} step{'s' if steps > 1 else ''}"
+            distance = result[name][str(steps)]["seeds"][0]["energy_distance"]
             shown.append(Panel(title, f"energy distance {distance:.4f}", np.asarray(points[0]), "generated"))
     return shown
 
@@ -102,13 +109,15 @@ def table(result: dict[str, Any]) -> "Table":
     """One row a method and number of steps, means over seeds."""
     from rich.table import Table
 
+    from bfq.training.toy_methods import METHODS
+
     made = Table("method", box=None, header_style="bold", pad_edge=False)
     for name in ("steps", "energy distance", "sliced W2", "on filled squares", "squares covered"):
         made.add_column(name, justify="right")
-    for method in ("fm", "bfq"):
-        for steps, row in result[method].items():
+    for name in (name for name in METHODS if name in result):
+        for steps, row in result[name].items():
             made.add_row(
-                method.upper(),
+                METHODS[name].title,
                 steps,
                 f"{row['energy_distance']:.4f}",
                 f"{row['sliced_wasserstein2']:.4f}",

@@ -55,6 +55,17 @@ def seeds(word: str) -> int | list[int]:
         ) from error
 
 
+def numbers(word: str) -> list[int]:
+    """`1,6,42` as a list of counts, each at least 0."""
+    try:
+        found = [int(one) for one in word.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a list of whole numbers") from error
+    if min(found) < 0:
+        raise argparse.ArgumentTypeError(f"{word!r} has a negative number")
+    return found
+
+
 def show_json(content: Any) -> None:
     """Prints the answer for a program to read."""
     print(json.dumps(content, indent=1, allow_nan=False))

@@ -1,5 +1,7 @@
 """How a network is told the time."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,16 @@ def sinusoidal(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
     return jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=-1)
 
 
+def sines_first(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
+    """[sin(x f_k), cos(x f_k)] with f_k = 10000^(−k/(dim/2 − 1)): as official DQL orders and spaces them."""
+    half = dim // 2
+    angles = x[..., None] * 10000.0 ** (-jnp.arange(half) / (half - 1))
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
+CODES: dict[str, Callable[[Array, int], Array]] = {"cosines_first": sinusoidal, "sines_first": sines_first}
+
+
 class TimeEmbedding(eqx.Module):
     """A sinusoidal code of scale · t, refined by a small MLP.
 
@@ -28,15 +40,23 @@ class TimeEmbedding(eqx.Module):
     dim: int = eqx.field(static=True)
     scale: int = eqx.field(static=True)
     activation: str = eqx.field(static=True)
+    code: str = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, dim: int, hidden: int, out: int, scale: int, activation: str = "mish"
+        self,
+        key: PRNGKeyArray,
+        dim: int,
+        hidden: int,
+        out: int,
+        scale: int,
+        activation: str = "mish",
+        code: str = "cosines_first",
     ):
         first_key, second_key = jax.random.split(key)
         self.first, self.second = Linear(first_key, dim, hidden), Linear(second_key, hidden, out)
-        self.dim, self.scale, self.activation = dim, scale, activation
+        self.dim, self.scale, self.activation, self.code = dim, scale, activation, code
 
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
         """Embeds each time."""
-        code = sinusoidal(t * self.scale, self.dim)
+        code = CODES[self.code](t * self.scale, self.dim)
         return self.second(ACTIVATIONS[self.activation](self.first(code)))

@@ -22,13 +22,16 @@ class Sourced(NamedTuple):
 Preset = dict[str, dict[str, Sourced]]
 
 
+def entries(agent: str) -> list[dict[str, Any]]:
+    """An agent's entries in their order; none where it has no file."""
+    file = files(__package__) / f"{agent}.toml"
+    return list(tomllib.loads(file.read_text())["preset"]) if file.is_file() else []
+
+
 def preset(agent: str, task: str, family: str) -> Preset:
     """The values for an agent on a task, by section."""
     chosen: Preset = {section: {} for section in SECTIONS}
-    file = files(__package__) / f"{agent}.toml"
-    if not file.is_file():
-        return chosen
-    for entry in tomllib.loads(file.read_text())["preset"]:
+    for entry in entries(agent):
         if {"*", task, family} & set(entry["tasks"]):
             for section in SECTIONS:
                 for name, value in entry.get(section, {}).items():

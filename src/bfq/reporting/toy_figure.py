@@ -1,6 +1,7 @@
 """The checkerboard figure: the truth beside what each method makes of it, as PNG bytes."""
 
 import io
+import math
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 COLOURS = {"truth": "#111111", "generated": "#0072B2"}
 INK, QUIET, FRAME = "#1F2933", "#6B7682", "#D5DADF"
 PANEL = 2.0  # inches a side
+MOST = 8  # panels in a row
 STYLE = {"font.family": "sans-serif", "font.size": 10.0, "text.color": INK}
 
 
@@ -25,14 +27,21 @@ class Panel(NamedTuple):
 
 
 def toy_figure(panels: list[Panel]) -> bytes:
-    """All panels in a row on the same axes, a little wider than the first one's cloud."""
+    """All panels on the same axes, a little wider than the first one's cloud, in as few rows as fit."""
+    rows = math.ceil(len(panels) / MOST)
+    columns = math.ceil(len(panels) / rows)
     half = 1.35 * float(np.abs(panels[0].points).max())
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(PANEL * len(panels), PANEL + 0.52))
-        figure.subplots_adjust(left=0.008, right=0.992, bottom=0.03, top=0.79, wspace=0.06)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axis, panel in zip(axes, panels, strict=True):
+        figure = Figure(figsize=(PANEL * columns, rows * (PANEL + 0.52)))
+        above, below = 0.21 / rows, 0.03 / rows  # room for titles, and beneath
+        figure.subplots_adjust(
+            left=0.008, right=0.992, bottom=below, top=1 - above, wspace=0.06, hspace=0.316
+        )
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axis, panel in zip(axes, panels, strict=False):
             _draw(axis, panel, half)
+        for axis in axes[len(panels) :]:
+            axis.remove()
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=180, facecolor="white")
     return buffer.getvalue()

@@ -124,6 +124,10 @@ class Program:
         """Compiles now, so that the first call takes no longer than the others."""
         self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
 
+    def cost(self) -> dict[str, float]:
+        """XLA's count of one update of all members: flops, bytes accessed, …; once it is compiled."""
+        return dict(self._run.cost_analysis())
+
     def __call__(
         self, states: Any, rows: Rows | Batches, start: Int[Array, ""]
     ) -> tuple[Any, dict[str, Float[Array, "c m"]]]:

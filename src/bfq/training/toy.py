@@ -1,12 +1,12 @@
-"""The checkerboard experiment: flow matching and BFQ's flow map, from the same network and the same data.
+"""The checkerboard experiment: generative methods from the same network, the same data and the same budget.
 
-Neither sees a state: the observation has width 0. Seeds train at once, one compiled call an epoch.
+Seeds train at once, one compiled call an epoch.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,70 +14,21 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.data.checkerboard import checkerboard
-from bfq.flow.maps import TimeRule, bootstrap_loss, boundary_loss, one_step
-from bfq.flow.solvers import euler
 from bfq.nets.velocity import RawTimeVelocity, Velocity
+from bfq.training.toy_methods import METHODS, PAPER, Loss, Settings
 
-FM_STEPS = (1, 2, 5, 10)
 DIM = 2  # of the plane
 ARCHITECTURE = "raw_time"  # the paper's 3 × 64 MLP on the point and its times, and nothing more
 
-
-class Settings(NamedTuple):
-    """The same for both methods, as far as it concerns both. The paper does not say those marked "chosen".
-
-    They were chosen on seeds 100 and 101, which are not reported.
-    """
-
-    epochs: int = 100
-    batches: int = 40  # an epoch
-    batch_size: int = 2048  # fresh points, no finite data set
-    width: int = 64
-    depth: int = 3
-    activation: str = "mish"
-    learning_rate: float = 1e-2  # chosen; at 1e-3 neither method is done after 4,000 updates
-    schedule: str = "cosine"  # chosen; at a constant rate FM depends on where it happens to stop
-    boundary_ratio: float = 0.5  # λ
-    mixing: str = "split"  # chosen; "both" puts a few more points on filled squares in twice the time
-    time_rule: str = "ordered"  # chosen among the paper's three
-    samples: int = 10_000  # of each method and seed, to look at
+Progress = Callable[[int, Mapping[str, float]], None]
 
 
 class Clouds(NamedTuple):
     """What the experiment yields; seeds along the first axis."""
 
     truth: Float[Array, "s n 2"]
-    fm: dict[int, Float[Array, "s n 2"]]  # by Euler steps
-    bfq: dict[int, Float[Array, "s n 2"]]  # by calls of the flow map
+    samples: dict[str, dict[int, Float[Array, "s n 2"]]]  # by method and network calls
     train_seconds: dict[str, float]
-
-
-Loss = Callable[[Velocity, Float[Array, "n 2"], PRNGKeyArray, Settings], Float[Array, ""]]
-Progress = Callable[[int, Mapping[str, float]], None]
-
-
-def unconditional(points: Float[Array, "n 2"]) -> Float[Array, "n 0"]:
-    """The observations of a task that has none."""
-    return jnp.zeros((len(points), 0))
-
-
-def flow_matching_loss(
-    velocity: Velocity, points: Float[Array, "n 2"], key: PRNGKeyArray, settings: Settings
-) -> Float[Array, ""]:
-    """E ‖v_θ(a_t, t, t) − (ε − a)‖²: the boundary loss with intervals of length 0."""
-    noise_key, time_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, points.shape)
-    t = jax.random.uniform(time_key, (len(points),))
-    return boundary_loss(velocity, points, noise, t, t, unconditional(points))
-
-
-def flow_map_loss(
-    velocity: Velocity, points: Float[Array, "n 2"], key: PRNGKeyArray, settings: Settings
-) -> Float[Array, ""]:
-    """L_BC = (1 − λ) L_comp + λ L_bnd."""
-    ratio, mixing, times = settings.boundary_ratio, settings.mixing, TimeRule(settings.time_rule)
-    loss, _ = bootstrap_loss(velocity, points, unconditional(points), key, ratio, mixing, times)
-    return loss
 
 
 def stream(seed_keys: Key[Array, " s"], purpose: int) -> Key[Array, " s"]:
@@ -86,7 +37,7 @@ def stream(seed_keys: Key[Array, " s"], purpose: int) -> Key[Array, " s"]:
 
 
 def start(key: PRNGKeyArray, settings: Settings) -> Learner:
-    """A random network on (a_t, t, r); both methods begin with the same."""
+    """A random network on (a_t, t, r); all methods begin with the same."""
     return learner(RawTimeVelocity(key, 0, DIM, settings.width, settings.depth, settings.activation))
 
 
@@ -98,7 +49,7 @@ def update(
     points = checkerboard(data_key, settings.batch_size)
     total = settings.epochs * settings.batches
     rate = learning_rate(settings.learning_rate, settings.schedule, step, total)
-    state, value, _ = descend(state, lambda net: (loss(net, points, loss_key, settings), None), rate)
+    state, value, _ = descend(state, lambda net: (loss(net, points, loss_key, step, settings), None), rate)
     return state, value
 
 
@@ -122,31 +73,37 @@ def train(
     return states.params, time.monotonic() - began
 
 
-def sample_fm(velocity: Velocity, noise: Float[Array, "n 2"], steps: int) -> Float[Array, "n 2"]:
-    """Euler's method on v_θ(a_t, t, t)."""
-    return euler(lambda x, t: velocity(x, t, t, unconditional(x)), noise, steps)
+@partial(jax.jit, static_argnums=2)
+def sample(
+    nets: dict[str, Velocity], seed_keys: Key[Array, " s"], settings: Settings
+) -> tuple[Float[Array, "s n 2"], dict[str, dict[int, Float[Array, "s n 2"]]]]:
+    """Points of the board, and of every method from the same noise, for each seed."""
+
+    def one(nets: dict[str, Velocity], key: PRNGKeyArray) -> tuple[Array, dict[str, dict[int, Array]]]:
+        noise_key, truth_key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, (settings.samples, DIM))
+        clouds = {
+            name: {k: METHODS[name].sample(net, noise, jax.random.fold_in(key, k), k, settings)
+                   for k in METHODS[name].steps}
+            for name, net in nets.items()
+        }  # fmt: skip
+        return checkerboard(truth_key, settings.samples), clouds
+
+    return jax.vmap(one)(nets, seed_keys)
 
 
-def sample_bfq(velocity: Velocity, noise: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
-    """π_θ(ε, 0, 1), not clipped: the board is wider than [−1, 1]."""
-    return one_step(velocity, noise, unconditional(noise))
-
-
-@partial(jax.jit, static_argnums=3)
-@partial(jax.vmap, in_axes=(0, 0, 0, None))
-def sample(fm: Velocity, bfq: Velocity, key: PRNGKeyArray, count: int) -> tuple[Any, Any, Any]:
-    """Points of the board, and of both methods from the same noise, for each seed."""
-    noise_key, truth_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, (count, DIM))
-    by_steps = {steps: sample_fm(fm, noise, steps) for steps in FM_STEPS}
-    return checkerboard(truth_key, count), by_steps, {1: sample_bfq(bfq, noise)}
-
-
-def experiment(seeds: Sequence[int], settings: Settings, progress: Progress) -> Clouds:
-    """Trains both methods and samples from them; progress counts the updates of both."""
+def experiment(
+    seeds: Sequence[int], settings: Settings, progress: Progress, names: Sequence[str] = PAPER
+) -> Clouds:
+    """Trains the methods one after another and samples from them; progress counts the updates of all."""
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    half = settings.epochs * settings.batches
-    fm, fm_seconds = train(flow_matching_loss, keys, settings, progress)
-    bfq, bfq_seconds = train(flow_map_loss, keys, settings, lambda step, loss: progress(half + step, loss))
-    truth, fm_points, bfq_points = sample(fm, bfq, stream(keys, 2), settings.samples)
-    return Clouds(truth, fm_points, bfq_points, {"fm": fm_seconds, "bfq": bfq_seconds})
+    budget = settings.epochs * settings.batches
+    nets, seconds = {}, {}
+    for k, name in enumerate(names):
+
+        def tell(step: int, losses: Mapping[str, float], before: int = k * budget) -> None:
+            progress(before + step, losses)
+
+        nets[name], seconds[name] = train(METHODS[name].loss, keys, settings, tell)
+    truth, clouds = sample(nets, stream(keys, 2), settings)
+    return Clouds(truth, {name: clouds[name] for name in names}, seconds)

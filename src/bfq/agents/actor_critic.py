@@ -1,0 +1,108 @@
+"""What agents with a policy, its moving average and two critics share: state, update, acting.
+
+An agent says how its policy samples and what its two losses are; the rest is the same for all.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Batch, Metrics, Spec
+from bfq.agents.learning import Learner, Number, Step, descend, due, towards
+from bfq.nets.critic import Critics
+
+Sample = Callable[[Any, Array, PRNGKeyArray], Array]  # (policy, s, key) -> a in [−1, 1]
+Loss = Callable[[Any], tuple[Array, Metrics]]
+Config = Any  # the agent's own, with the common names of targets, critics and backups
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    policy: Learner  # θ
+    policy_target: Any  # θ′
+    critics: Learner  # φ
+    critics_target: Critics  # φ′
+    step: Step
+
+
+def begin(policy: Any, key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """A policy and random critics, targets equal to them."""
+    critics = Critics(key, *spec, config.critic, config.critic_width, config.critic_depth)
+    zero = jnp.zeros((), jnp.int32)
+    return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
+
+
+def td_target(
+    state: State, batch: Batch, key: PRNGKeyArray, config: Config, sample: Sample
+) -> Float[Array, " b"]:
+    """y = r + γ · mask · min_i Q_φi′(s′, a′), a′ ~ π_θ′; with several a′ the best of them."""
+    next_values = values.backup_values(
+        state.critics_target,
+        lambda s, k: sample(state.policy_target, s, k),
+        batch.next_observations,
+        key,
+        config.backup_samples,
+        config.backup_best,
+    )
+    return values.td_target(batch.rewards, batch.masks, next_values, config.discount, config.aggregation)
+
+
+def fit(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)²."""
+    q = critics(batch.observations, batch.actions)
+    return values.critic_loss(q, target), {"q": q.mean()}
+
+
+def improve(
+    state: State,
+    critic_loss: Loss,
+    policy_loss: Callable[[Any, Critics], tuple[Array, Metrics]],
+    config: Config,
+    rates: tuple[Number, Number],
+    weight_decay: Number = 0.0,
+) -> tuple[State, Metrics]:
+    """Critics, then the policy with the new critics, then both targets; `rates` of policy and critics.
+
+    The decay is of the policy's weights.
+    """
+    critics, q_loss, q_metrics = descend(state.critics, critic_loss, rates[1], config.critic_clip_norm)
+    policy, pi_loss, pi_metrics = descend(
+        state.policy,
+        lambda theta: policy_loss(theta, critics.params),
+        rates[0],
+        config.clip_norm,
+        weight_decay,
+    )
+    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
+    critic_due = due(state.step, config.critic_target_every)
+    new = State(
+        policy,
+        towards(state.policy_target, policy.params, config.policy_target_rate * policy_due),
+        critics,
+        towards(state.critics_target, critics.params, config.critic_target_rate * critic_due),
+        state.step + 1,
+    )
+    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
+
+
+def act(
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
+    sample: Sample,
+) -> Float[Array, "b a"]:
+    """A sample of the EMA or the online policy; with N candidates, the target critics choose among N."""
+    policy = state.policy.params if acting.policy == "online" else state.policy_target
+    return values.choose(
+        lambda s, k: sample(policy, s, k),
+        lambda s, a: values.aggregate(state.critics_target(s, a), config.aggregation),
+        observations,
+        key,
+        acting,
+    )

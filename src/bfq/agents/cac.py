@@ -1,0 +1,191 @@
+"""Consistency actor-critic (CAC): a consistency model as the policy, sampled in one or two network calls.
+
+    initialise the network F_θ of f_θ(x, t; s) = c_skip(t) x + c_out(t) F_θ(x, t; s), critics, copies θ′, φ′
+    sample: x = f(80 z, 80; s); for two calls x ← f(x + √(2² − ε²) z′, 2; s) after it; clip
+    for each update k:
+        draw (s, a, r, s′) from the data
+        # policy evaluation
+        a′ ~ f_θ′(·; s′)                                       the EMA policy
+        y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′; y / std y with q_norm)
+        φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
+        # policy improvement
+        t_i < t_{i+1} of the Karras grid with N(k) times, N from 2 to 150, again every 50,000 updates
+        L_c = 100/(t_{i+1} − t_i) · ‖f_θ(a + t_{i+1} z, t_{i+1}; s) − sg f_θ′(a + t_i z, t_i; s)‖²
+        a^π ~ f_θ(·; s)                                        with the gradient through every call
+        θ  ← Adam on L_c − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|
+        # targets
+        θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
+
+As the authors' code, but for these. One call is made at t = 80; theirs takes it at t = 2 from the same noise
+of deviation 80, where c_skip alone leaves actions of deviation 4.7 that saturate (`literal_one_step`). Two
+calls on every task; theirs has five on Walker2d medium and medium-replay. 1,000,000 updates (theirs: twice
+that on locomotion) at a constant learning rate, which theirs is to 0.1 %. The |Q| that divides has 10⁻⁶ more.
+Their code begins the curriculum anew whenever it has evaluated, every 50,000 updates, and so does this one:
+`curriculum_updates` of at least `steps` makes it one rise over the whole run.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import actor_critic, learning, values
+from bfq.agents.actor_critic import State
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import Step, learning_rate
+from bfq.diffusion.consistency import (
+    Consistency,
+    consistency,
+    consistency_loss,
+    grid_size,
+    multistep,
+    neighbouring_times,
+    sampling_times,
+)
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics
+from bfq.nets.denoiser import DENOISERS, Denoiser
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of CAC; floats may differ from member to member of a population."""
+
+    steps: int = 1_000_000  # updates; as many for all methods
+    batch_size: int = 256  # transitions an update
+
+    # Behaviour: L_c
+    consistency_steps: int = 2  # M, network calls from noise to action, in training and acting
+    literal_one_step: bool = False  # M = 1: the call is told t = 2, as in the authors' code, not t = 80
+    curriculum_updates: int = 50_000  # K, updates from N = 2 to N = 150; at least `steps`: once for all
+    scaled: bool = True  # weight 100/(t_{i+1} − t_i) in L_c
+
+    # Value
+    eta: float = 1.0  # η, the strength of value guidance
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first
+    discount: float = 0.99  # γ
+    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
+    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
+    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+    q_norm: bool = False  # y divided by its standard deviation over the batch
+
+    # Optimisation
+    learning_rate: float = 3e-4  # Adam, for the policy
+    critic_learning_rate: float = 3e-4  # Adam, for the critics
+    schedule: str = "constant"  # constant | cosine to 0 over `steps` | warmup_cosine
+    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+
+    # Targets
+    critic_target_rate: float = 0.005  # ρ for φ′
+    critic_target_every: int = 1  # updates between two moves of φ′
+    policy_target_rate: float = 0.005  # ρ for θ′
+    policy_target_every: int = 5  # updates between two moves of θ′
+    policy_target_start: int = 1000  # first update at which θ′ moves
+
+    # Networks
+    network: str = "official"  # official: a code of 16 numbers for t | clean_diffuser: 64
+    width: int = 256  # units of a hidden layer of the policy
+    depth: int = 3  # hidden layers of the policy
+    critic: str = "plain"  # plain (the authors') | clean_diffuser | fql
+    critic_width: int = 256  # units of a hidden layer of a critic
+    critic_depth: int = 3  # hidden layers of a critic
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        one_of("guidance", self.guidance, values.GUIDANCES)
+        one_of("backup_best", self.backup_best, values.BACKUPS)
+        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("network", self.network, DENOISERS)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = DENOISERS[config.network](policy_key, *spec, config.width, config.depth)
+    return actor_critic.begin(policy, critic_key, spec, config)
+
+
+def denoise(policy: Denoiser, observations: Float[Array, "b s"]) -> Consistency:
+    """f_θ(·, ·; s)."""
+    return lambda x, t: consistency(lambda x, t: policy(x, t, observations), x, t)
+
+
+def sample(
+    policy: Denoiser,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    steps: int = 0,
+    temperature: float = 1.0,
+) -> Float[Array, "b a"]:
+    """clip(f_θ(…)) in `steps` calls (0: as many as in training); the temperature is on the first noise."""
+    noise_key, chain_key = jax.random.split(key)
+    noise = temperature * jax.random.normal(noise_key, (len(observations), policy.action_dim))
+    times = sampling_times(steps or config.consistency_steps, config.literal_one_step)
+    return jnp.clip(multistep(denoise(policy, observations), noise, times, chain_key), -1.0, 1.0)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)², y = r + γ min_j Q_φj′(s′, a′), a′ ~ π_θ′."""
+    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
+    if config.q_norm:
+        target = target / (target.std(ddof=1) + 1e-6)
+    return actor_critic.fit(critics, batch, target)
+
+
+def imitation_loss(
+    policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: PRNGKeyArray, config: Config
+) -> Float[Array, ""]:
+    """L_c(θ) at neighbouring times of the grid that update `step` has."""
+    noise_key, time_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, batch.actions.shape)
+    updates = min(config.curriculum_updates, config.steps)
+    times = neighbouring_times(time_key, len(noise), grid_size(step % updates, updates))
+    online, fixed = (denoise(net, batch.observations) for net in (policy, teacher))
+    return consistency_loss(online, fixed, batch.actions, noise, *times, config.scaled)
+
+
+def policy_loss(
+    policy: Denoiser, critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L(θ) = L_c(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
+    bc_key, action_key, critic_key = jax.random.split(key, 3)
+    bc_loss = imitation_loss(policy, state.policy_target, state.step, batch, bc_key, config)
+    q = critics(batch.observations, sample(policy, batch.observations, action_key, config))
+    value = values.guidance(q, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of critics, policy and targets, in that order."""
+    critic_key, policy_key = jax.random.split(key)
+    rate, critic_rate = (
+        learning_rate(base, config.schedule, state.step, config.steps)
+        for base in (config.learning_rate, config.critic_learning_rate)
+    )
+    return actor_critic.improve(
+        state,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        lambda theta, phi: policy_loss(theta, phi, state, batch, policy_key, config),
+        config,
+        (rate, critic_rate),
+    )
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """M network calls an action; with N candidates, the target critics choose among N of them."""
+
+    def as_asked(policy: Denoiser, s: Array, k: PRNGKeyArray) -> Array:
+        return sample(policy, s, k, config, acting.sampling_steps, acting.temperature)
+
+    return actor_critic.act(state, observations, key, config, acting, as_asked)
+
+
+AGENT = Agent("cac", "Consistency actor-critic", Config, init, update, act, samplers=("multistep",))

@@ -1,0 +1,183 @@
+"""Diffusion Q-learning (DQL): a diffusion policy whose whole denoising chain is pushed towards high Q.
+
+    initialise the noise prediction ε_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    for each update:
+        draw (s, a, r, s′) from the data
+        # policy evaluation
+        a′ = clip(chain of T steps with ε_θ′ from noise, given s′)      the EMA policy
+        y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′ for the max-Q backup)
+        φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
+        # policy improvement
+        L_d = ‖ε_θ(α_t a + σ_t ε, t; s) − ε‖²                  t uniform on the T times
+        a^π = clip(chain of T steps with ε_θ from noise, given s)       with its gradient through all steps
+        θ  ← AdamW on L_d − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|       {k, j} = {1, 2}, drawn at each update
+        # targets
+        θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
+
+The defaults are CleanDiffuser's. Beside it: φ′ moves by 0.005 at every update; CleanDiffuser has the weights
+the wrong way round, which critic_target_rate = 0.995 with critic_target_every = 5 reproduces. 1,000,000
+updates, not 2,000,000. Its fifth step of five changes nothing (it goes from time 0 to time 0) and is not
+computed. |Q| has 10⁻⁶ added where it divides.
+
+The authors' own settings: noise_schedule = "vp", sampler = "posterior", denoiser = "official",
+critic = "plain", weight_decay = 0, schedule = "constant" (theirs, a cosine, hardly falls), and
+a bound on both gradients' norms (clip_norm, critic_clip_norm) for each task, which presets/dql.toml lists.
+They act with the online policy, temperature 1 and a softmax weight of 1.
+"""
+
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import actor_critic, learning, values
+from bfq.agents.actor_critic import State
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import descend, due, learning_rate, towards
+from bfq.diffusion.denoising import noise_loss
+from bfq.diffusion.schedules import SCHEDULES
+from bfq.diffusion.solvers import Recipe, generate
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics
+from bfq.nets.denoiser import DENOISERS, Denoiser
+
+RULES = ("ancestral", "posterior", "ddim", "dpm_solver")
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of DQL; floats may differ from member to member of a population."""
+
+    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
+    batch_size: int = 256  # transitions an update
+
+    # Diffusion
+    denoising_steps: int = 5  # T: times of the schedule, and steps of the chain
+    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
+    sampler: str = "ancestral"  # ancestral (CleanDiffuser) | posterior (official) | ddim | dpm_solver
+
+    # Value
+    eta: float = 1.0  # η, the strength of value guidance
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first
+    discount: float = 0.99  # γ
+    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
+    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
+    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+
+    # Optimisation
+    learning_rate: float = 3e-4  # AdamW, for the policy
+    critic_learning_rate: float = 3e-4  # Adam, for the critics
+    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
+    weight_decay: float = 0.01  # of the policy alone: PyTorch's AdamW
+    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+
+    # Targets
+    critic_target_rate: float = 0.005  # ρ for φ′
+    critic_target_every: int = 1  # updates between two moves of φ′
+    policy_target_rate: float = 0.005  # ρ for θ′
+    policy_target_every: int = 5  # updates between two moves of θ′
+    policy_target_start: int = 1000  # first update at which θ′ moves
+
+    # Networks
+    denoiser: str = "clean_diffuser"  # clean_diffuser | official: their codes of the time
+    width: int = 256  # units of a hidden layer of the policy
+    depth: int = 3  # hidden layers of the policy
+    critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql
+    critic_width: int = 256  # units of a hidden layer of a critic
+    critic_depth: int = 3  # hidden layers of a critic
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
+        one_of("sampler", self.sampler, RULES)
+        one_of("guidance", self.guidance, values.GUIDANCES)
+        one_of("backup_best", self.backup_best, values.BACKUPS)
+        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("denoiser", self.denoiser, DENOISERS)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
+    return actor_critic.begin(policy, critic_key, spec, config)
+
+
+def recipe(config: Config, acting: Acting) -> Recipe:
+    """The chain as trained, or with another rule and number of steps."""
+    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
+    schedule = SCHEDULES[config.noise_schedule](config.denoising_steps)
+    return Recipe(schedule, sampler, acting.sampling_steps or config.denoising_steps)
+
+
+def sample(
+    policy: Denoiser,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting = Acting(),  # noqa: B008 - frozen
+) -> Float[Array, "b a"]:
+    """a = clip(the chain's end, −1, 1), begun at temperature · N(0, I)."""
+    return generate(policy, observations, policy.action_dim, key, recipe(config, acting), acting.temperature)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
+    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
+    return actor_critic.fit(critics, batch, target)
+
+
+def policy_loss(
+    policy: Denoiser, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L(θ) = E ‖ε_θ(a_t, t; s) − ε‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|."""
+    bc_key, action_key, critic_key = jax.random.split(key, 3)
+    schedule = SCHEDULES[config.noise_schedule](config.denoising_steps)
+    bc_loss = noise_loss(lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key)
+    q = critics(batch.observations, sample(policy, batch.observations, action_key, config))
+    value = values.guidance(q, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of critics, policy and targets, in that order."""
+    critic_key, policy_key = jax.random.split(key)
+    critics, q_loss, q_metrics = descend(
+        state.critics,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        learning_rate(config.critic_learning_rate, config.schedule, state.step, config.steps),
+        config.critic_clip_norm,
+    )
+    policy, pi_loss, pi_metrics = descend(
+        state.policy,
+        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
+        learning_rate(config.learning_rate, config.schedule, state.step, config.steps),
+        config.clip_norm,
+        config.weight_decay,
+    )
+    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
+    critic_due = due(state.step, config.critic_target_every)
+    new = State(
+        policy,
+        towards(state.policy_target, policy.params, config.policy_target_rate * policy_due),
+        critics,
+        towards(state.critics_target, critics.params, config.critic_target_rate * critic_due),
+        state.step + 1,
+    )
+    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """A chain for each action; with N candidates, the target critics choose among N of them."""
+    return actor_critic.act(
+        state, observations, key, config, acting, lambda p, s, k: sample(p, s, k, config, acting)
+    )
+
+
+AGENT = Agent("dql", "Diffusion Q-learning", Config, init, update, act, samplers=RULES)

@@ -1,0 +1,205 @@
+"""Efficient diffusion policies (EDP): DQL whose Q term needs one network call, not a whole chain.
+
+    initialise the prediction of the action â_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    for each update:
+        draw (s, a, r, s′) from the data
+        # policy evaluation
+        a′ = clip(15 steps of DPM-Solver++ with â_θ′ from noise, given s′)       the EMA policy
+        y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′ for the max-Q backup)
+        φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
+        # policy improvement
+        L_d = ‖â_θ(α_t a + σ_t ε, t; s) − a‖²                  t uniform on the T times
+        a^π = â_θ(α_u a + σ_u ε″, u; s)                        the action approximation: u, ε″ drawn anew
+        θ  ← AdamW on L_d − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|       {k, j} = {1, 2}, drawn at each update
+        # targets
+        θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
+
+The defaults are CleanDiffuser's, where a^π is not clipped. Beside it: φ′ moves by 0.005 at every update;
+CleanDiffuser has the weights the wrong way round, which critic_target_rate = 0.995 with
+critic_target_every = 5 reproduces. 1,000,000 updates, not 2,000,000. |Q| has 10⁻⁶ added where it divides.
+
+The authors' own settings: predicts = "noise", noise_schedule = "linear", diffusion_times = 100, eta = 2,
+approximation = "shared" (one draw for both terms, a^π clipped), sampler = "posterior", denoising_steps = 100,
+denoiser = "official", critic = "plain", weight_decay = 0, schedule = "constant", policy_target_start = 0.
+What they do beyond these switches: Q_k is divided by its own |Q_k|; the policy's step sees the critics before
+theirs; the time's code has cosines first, and the network's inputs are [s, a_t, code]; weights begin as Flax
+has them; DPM-Solver runs in continuous time; the online critics choose among candidates.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import actor_critic, learning, values
+from bfq.agents.actor_critic import State
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import descend, due, learning_rate, towards
+from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
+from bfq.diffusion.schedules import SCHEDULES
+from bfq.diffusion.solvers import Recipe, generate
+from bfq.errors import BadInput
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics
+from bfq.nets.denoiser import DENOISERS, Denoiser
+
+RULES = ("dpm_solver", "ddim", "ancestral", "posterior")
+APPROXIMATIONS = ("fresh", "shared")
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of EDP; floats may differ from member to member of a population."""
+
+    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
+    batch_size: int = 256  # transitions an update
+
+    # Diffusion
+    diffusion_times: int = 50  # T: times of the schedule
+    denoising_steps: int = 15  # steps from noise to action
+    predicts: str = "action"  # action (CleanDiffuser) | noise (official)
+    approximation: str = "fresh"  # a^π from a draw of its own | shared: from that of L_d, clipped (official)
+    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | linear (official) | vp
+    sampler: str = "dpm_solver"  # dpm_solver | ddim (CleanDiffuser on AntMaze) | ancestral | posterior
+
+    # Value
+    eta: float = 1.0  # η, the strength of value guidance
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first
+    discount: float = 0.99  # γ
+    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
+    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
+    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+
+    # Optimisation
+    learning_rate: float = 3e-4  # AdamW, for the policy
+    critic_learning_rate: float = 3e-4  # Adam, for the critics
+    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
+    weight_decay: float = 0.01  # of the policy alone: PyTorch's AdamW
+    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+
+    # Targets
+    critic_target_rate: float = 0.005  # ρ for φ′
+    critic_target_every: int = 1  # updates between two moves of φ′
+    policy_target_rate: float = 0.005  # ρ for θ′
+    policy_target_every: int = 5  # updates between two moves of θ′
+    policy_target_start: int = 1000  # first update at which θ′ moves
+
+    # Networks
+    denoiser: str = "clean_diffuser"  # clean_diffuser | official: their codes of the time
+    width: int = 256  # units of a hidden layer of the policy
+    depth: int = 3  # hidden layers of the policy
+    critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql
+    critic_width: int = 256  # units of a hidden layer of a critic
+    critic_depth: int = 3  # hidden layers of a critic
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        one_of("noise_schedule", self.noise_schedule, SCHEDULES)
+        if self.noise_schedule == "linear" and self.diffusion_times <= 20:
+            raise BadInput(
+                "the linear noise schedule needs more than 20 diffusion_times: its β ends at 20/T."
+            )
+        one_of("sampler", self.sampler, RULES)
+        one_of("predicts", self.predicts, PREDICTIONS)
+        one_of("approximation", self.approximation, APPROXIMATIONS)
+        one_of("guidance", self.guidance, values.GUIDANCES)
+        one_of("backup_best", self.backup_best, values.BACKUPS)
+        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("denoiser", self.denoiser, DENOISERS)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
+    return actor_critic.begin(policy, critic_key, spec, config)
+
+
+def recipe(config: Config, acting: Acting) -> Recipe:
+    """The steps as trained, or with another rule and number of steps."""
+    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
+    schedule = SCHEDULES[config.noise_schedule](config.diffusion_times)
+    return Recipe(schedule, sampler, acting.sampling_steps or config.denoising_steps, config.predicts)
+
+
+def sample(
+    policy: Denoiser,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting = Acting(),  # noqa: B008 - frozen
+) -> Float[Array, "b a"]:
+    """a = clip(the last step's end, −1, 1), begun at temperature · N(0, I)."""
+    return generate(policy, observations, policy.action_dim, key, recipe(config, acting), acting.temperature)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
+    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
+    return actor_critic.fit(critics, batch, target)
+
+
+def policy_loss(
+    policy: Denoiser, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L(θ) = E ‖â_θ(a_t, t; s) − a‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|, a^π = â_θ(a_u, u; s)."""
+    bc_key, action_key, critic_key = jax.random.split(key, 3)
+    schedule = SCHEDULES[config.noise_schedule](config.diffusion_times)
+
+    def predict(x: Array, t: Array) -> Array:
+        return policy(x, t, batch.observations)
+
+    drawn = draw(schedule, batch.actions, bc_key)
+    wanted = drawn.noise if config.predicts == "noise" else batch.actions
+    bc_loss = squared_error(predict(drawn.noisy, drawn.told), wanted)
+    shared = config.approximation == "shared"
+    again = drawn if shared else draw(schedule, batch.actions, action_key)
+    action = action_predictor(predict, schedule, config.predicts)(again.noisy, again.told)
+    q = critics(batch.observations, jnp.clip(action, -1.0, 1.0) if shared else action)
+    value = values.guidance(q, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of critics, policy and targets, in that order."""
+    critic_key, policy_key = jax.random.split(key)
+    critics, q_loss, q_metrics = descend(
+        state.critics,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        learning_rate(config.critic_learning_rate, config.schedule, state.step, config.steps),
+        config.critic_clip_norm,
+    )
+    policy, pi_loss, pi_metrics = descend(
+        state.policy,
+        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
+        learning_rate(config.learning_rate, config.schedule, state.step, config.steps),
+        config.clip_norm,
+        config.weight_decay,
+    )
+    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
+    critic_due = due(state.step, config.critic_target_every)
+    new = State(
+        policy,
+        towards(state.policy_target, policy.params, config.policy_target_rate * policy_due),
+        critics,
+        towards(state.critics_target, critics.params, config.critic_target_rate * critic_due),
+        state.step + 1,
+    )
+    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """Several network calls an action; with N candidates, the target critics choose among N of them."""
+    return actor_critic.act(
+        state, observations, key, config, acting, lambda p, s, k: sample(p, s, k, config, acting)
+    )
+
+
+AGENT = Agent("edp", "Efficient diffusion policies", Config, init, update, act, samplers=RULES)

@@ -1,0 +1,217 @@
+"""Implicit diffusion Q-learning (IDQL): IQL's critics choose among the actions of an imitating diffusion.
+
+    for each update:
+        draw (s, a, r, s′) from the data
+        # values, at every second update
+        ψ ← Adam on E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
+        φ ← Adam on Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²              V after its step
+        φ′ ← (1 − ρ) φ′ + ρ φ
+        # behaviour, on its own
+        θ ← AdamW on E ‖ε_θ(a_t, t; s) − ε‖²,  a_t = α_t a + σ_t ε,  t uniform on T = 5 times
+        θ′ ← (1 − ρ) θ′ + ρ θ
+    act: N samples of θ′, and one of them drawn from softmax(w · A), A = min_i Q_φi′ − V_ψ
+
+The defaults are CleanDiffuser's. Its target critics take 0.995 of the online ones where 0.005 is meant, which
+is the default here (theirs: critic_target_rate = 0.995). Its critics' cosine counts their own updates over
+all `steps`, so that their rate ends at half its start; so it does here.
+
+The authors' own code: batch_size = 512, noise_schedule = "vp", sampler = "sqrt_beta", sum_loss = true,
+architecture = "idql", critic = "relu", critic_schedule = "constant", weight_decay = 0,
+policy_target_rate = 0.001, and the argmax of N candidates, where A and Q agree. Left out of it: critics that
+start from Glorot's weights, and the mean over both critics' losses, which Adam does not see.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.diffusion.denoising import noise_loss
+from bfq.diffusion.schedules import SCHEDULES as NOISE_SCHEDULES
+from bfq.diffusion.schedules import Schedule
+from bfq.diffusion.solvers import SAMPLERS, Recipe, generate
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics, Value
+from bfq.nets.resnet import KINDS as ARCHITECTURES
+from bfq.nets.resnet import NoiseResNet
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of IDQL; floats may differ from member to member of a population."""
+
+    steps: int = 1_000_000  # updates, and the horizon of the cosine schedules
+    batch_size: int = 256  # transitions an update
+    critic_batch_size: int = 256  # the first so many of them are used for the critics
+
+    # Behaviour
+    diffusion_steps: int = 5  # T, the times of the noise schedule
+    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
+    sampler: str = "ancestral"  # from noise to action: ancestral (CleanDiffuser) | sqrt_beta (official) | …
+    sum_loss: bool = False  # sum over action dimensions (official), not their mean
+
+    # Value
+    expectile: float = 0.7  # κ
+    discount: float = 0.99  # γ
+    critic_every: int = 2  # updates of the behaviour for one of the critics
+
+    # Optimisation
+    learning_rate: float = 3e-4  # of all networks
+    schedule: str = "cosine"  # of the behaviour, over `steps`
+    critic_schedule: str = "cosine"  # of V and Q, counted in their own updates
+    weight_decay: float = 0.01  # of the behaviour alone: PyTorch's AdamW
+    critic_target_rate: float = 0.005  # ρ for φ′, at each update of the critics
+    policy_target_rate: float = 1e-4  # ρ for θ′, at each update
+
+    # Networks
+    architecture: str = "clean_diffuser"  # clean_diffuser | idql (official) | srpo
+    width: int = 256  # units of the behaviour's residual stream
+    depth: int = 3  # its blocks
+    critic: str = "norm_mish"  # kind of Q and V
+    critic_width: int = 256  # units of a hidden layer of Q and V
+    critic_depth: int = 2  # hidden layers of Q and V
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "expectile", "critic_target_rate", "policy_target_rate")
+        one_of("noise_schedule", self.noise_schedule, NOISE_SCHEDULES)
+        one_of("sampler", self.sampler, SAMPLERS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("critic_schedule", self.critic_schedule, learning.SCHEDULES)
+        one_of("architecture", self.architecture, ARCHITECTURES)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    policy: Learner  # θ
+    policy_target: NoiseResNet  # θ′
+    value: Learner  # ψ
+    critics: Learner  # φ
+    critics_target: Critics  # φ′
+    told: Metrics  # what the critics' last update said
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, value_key, critic_key = jax.random.split(key, 3)
+    policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
+    value = Value(value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth)
+    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    return State(
+        policy=learning.learner(policy),
+        policy_target=policy,
+        value=learning.learner(value),
+        critics=learning.learner(critics),
+        critics_target=critics,
+        told={name: jnp.zeros(()) for name in ("value_loss", "v", "critic_loss", "q")},
+        step=jnp.zeros((), jnp.int32),
+    )
+
+
+def noise_schedule(config: Config) -> Schedule:
+    """α and σ at each of the T times."""
+    return NOISE_SCHEDULES[config.noise_schedule](config.diffusion_steps)
+
+
+def value_loss(
+    value: Value, critics_target: Critics, batch: Batch, expectile: learning.Number
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """E |κ − 1[u < 0]| u² with u = min_i Q_φi′(s, a) − V_ψ(s), and the mean of V."""
+    q = values.aggregate(critics_target(batch.observations, batch.actions), "min")
+    v = value(batch.observations)
+    return values.expectile_loss(jax.lax.stop_gradient(q) - v, expectile), v.mean()
+
+
+def critic_loss(
+    critics: Critics, value: Value, batch: Batch, discount: learning.Number
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))², and the mean of Q."""
+    next_values = value(batch.next_observations)[None]
+    target = values.td_target(batch.rewards, batch.masks, next_values, discount, "min")
+    q = critics(batch.observations, batch.actions)
+    return values.critic_loss(q, target), q.mean()
+
+
+def policy_loss(
+    policy: NoiseResNet, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], None]:
+    """E ‖ε_θ(a_t, t; s) − ε‖², with dropout."""
+    noise_key, dropout_key = jax.random.split(key)
+
+    def predict(x: Array, t: Array) -> Array:
+        return policy(x, t, batch.observations, dropout_key)
+
+    return noise_loss(predict, noise_schedule(config), batch.actions, noise_key, config.sum_loss), None
+
+
+def update_critics(state: State, batch: Batch, config: Config) -> State:
+    """V on the target critics, Q on the new V, then φ′ follows the new Q."""
+    batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
+    count = state.step // config.critic_every
+    rate = learning_rate(config.learning_rate, config.critic_schedule, count, config.steps)
+    value, v_loss, v = descend(
+        state.value, lambda psi: value_loss(psi, state.critics_target, batch, config.expectile), rate
+    )
+    critics, q_loss, q = descend(
+        state.critics, lambda phi: critic_loss(phi, value.params, batch, config.discount), rate
+    )
+    target = towards(state.critics_target, critics.params, config.critic_target_rate)
+    told = {"value_loss": v_loss, "v": v, "critic_loss": q_loss, "q": q}
+    return state._replace(value=value, critics=critics, critics_target=target, told=told)
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of the behaviour and, when it is due, of the critics."""
+    state = learning.every(
+        state.step, config.critic_every, lambda now: update_critics(now, batch, config), state
+    )
+    policy, loss, _ = descend(
+        state.policy,
+        lambda theta: policy_loss(theta, batch, key, config),
+        learning_rate(config.learning_rate, config.schedule, state.step, config.steps),
+        weight_decay=config.weight_decay,
+    )
+    target = towards(state.policy_target, policy.params, config.policy_target_rate)
+    new = state._replace(policy=policy, policy_target=target, step=state.step + 1)
+    return new, {"bc_loss": loss, **state.told}
+
+
+def sample(
+    policy: NoiseResNet, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """From temperature · N(0, I) to an action in [−1, 1], without dropout."""
+    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
+    recipe = Recipe(noise_schedule(config), sampler, acting.sampling_steps or config.diffusion_steps)
+    return generate(policy, observations, policy.action_dim, key, recipe, acting.temperature)
+
+
+def advantage(
+    state: State, observations: Float[Array, "b s"], actions: Float[Array, "b a"]
+) -> Float[Array, " b"]:
+    """A(s, a) = min_i Q_φi′(s, a) − V_ψ(s)."""
+    q = values.aggregate(state.critics_target(observations, actions), "min")
+    return q - state.value.params(observations)
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """A sample of the EMA or the online behaviour; with N candidates, the advantage chooses among N."""
+    policy = state.policy.params if acting.policy == "online" else state.policy_target
+    return values.choose(
+        lambda s, k: sample(policy, s, k, config, acting),
+        lambda s, a: advantage(state, s, a),
+        observations,
+        key,
+        acting,
+    )
+
+
+AGENT = Agent("idql", "Implicit diffusion Q-learning", Config, init, update, act, samplers=tuple(SAMPLERS))

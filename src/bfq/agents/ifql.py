@@ -1,0 +1,134 @@
+"""Implicit Flow Q-Learning (IFQL): IQL's values, a flow that imitates, and the best of N of its actions.
+
+    for each update, every loss at the parameters before it:
+        L_V = E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
+        L_Q = Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²                no gradient into ψ
+        L_flow = E ‖v_θ(x_t, t; s) − (a − x0)‖²,  x_t = (1 − t) x0 + t a
+        (φ, ψ, θ) ← one Adam on L_V + L_Q + L_flow
+        φ′ ← (1 − ρ) φ′ + ρ φ                                             with φ before the step
+    act: K Euler steps from each of N noises, clip, and take the action with the largest min_i Q_φi
+
+The values never see an action of the policy, so there is no strength of guidance: N has that part.
+
+Deviations from the reference: none in the update. Logged actions are not pulled in to ±(1 − 1e-5).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.flow.forward import drawn_errors, sample
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics, Value
+from bfq.nets.flow_nets import FlowNet
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of IFQL."""
+
+    steps: int = 1_000_000  # updates; the same for all methods here
+    batch_size: int = 256  # transitions an update
+    expectile: float = 0.9  # κ
+    flow_steps: int = 10  # K, Euler steps of acting
+    discount: float = 0.99  # γ
+    learning_rate: float = 3e-4  # Adam
+    schedule: str = "constant"  # constant | cosine
+    critic_target_rate: float = 0.005  # ρ for φ′
+    width: int = 512  # units of a hidden layer of the policy
+    depth: int = 4  # hidden layers of the policy
+    critic: str = "fql"  # Linear, GELU, LayerNorm
+    critic_width: int = 512  # units of a hidden layer of a critic, and of V
+    critic_depth: int = 4  # hidden layers of a critic, and of V
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "critic_target_rate", "expectile")
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+class Networks(NamedTuple):
+    """What the one optimiser moves."""
+
+    critics: Critics  # φ
+    value: Value  # ψ
+    flow: FlowNet  # θ
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    networks: Learner  # φ, ψ, θ
+    critics_target: Critics  # φ′
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, the target equal to the critics."""
+    critic_key, value_key, flow_key = jax.random.split(key, 3)
+    sizes = (config.critic, config.critic_width, config.critic_depth)
+    critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
+    value = Value(value_key, spec.observation_dim, *sizes)
+    flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
+    return State(learning.learner(Networks(critics, value, flow)), critics, jnp.zeros((), jnp.int32))
+
+
+def value_loss(value: Value, targets: Critics, batch: Batch, config: Config) -> Float[Array, ""]:
+    """L_V = E |κ − 1[u < 0]| u² with u = min_i Q_φi′(s, a) − V_ψ(s)."""
+    q = targets(batch.observations, batch.actions).min(0)
+    return values.expectile_loss(q - value(batch.observations), config.expectile)
+
+
+def critic_loss(
+    critics: Critics, value: Value, batch: Batch, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²."""
+    next_values = value(batch.next_observations)[None]
+    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    q = critics(batch.observations, batch.actions)
+    return values.critic_loss(q, target), {"q": q.mean()}
+
+
+def total_loss(
+    networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_V + L_Q + L_flow, three losses that share no parameter."""
+    fitted = value_loss(networks.value, state.critics_target, batch, config)
+    td, metrics = critic_loss(networks.critics, state.networks.params.value, batch, config)
+    bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, key).mean()
+    told = {"value_loss": fitted, "critic_loss": td, "bc_loss": bc_loss, **metrics}
+    return fitted + td + bc_loss, told
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
+    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    networks, _, metrics = descend(
+        state.networks, lambda now: total_loss(now, state, batch, key, config), rate
+    )
+    target = towards(state.critics_target, state.networks.params.critics, config.critic_target_rate)
+    return State(networks, target, state.step + 1), metrics
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
+    critics, _, flow = state.networks.params
+    steps = acting.sampling_steps or config.flow_steps
+    return values.choose(
+        lambda s, k: sample(flow, s, k, flow.action_dim, steps, acting.temperature),
+        lambda s, a: critics(s, a).min(0),
+        observations,
+        key,
+        acting,
+    )
+
+
+AGENT = Agent("ifql", "Implicit Flow Q-Learning", Config, init, update, act, samplers=("euler",))

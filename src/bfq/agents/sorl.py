@@ -1,0 +1,218 @@
+"""Scalable Offline RL with shortcut models (SORL): one flow policy for 1, 2, 4 or 8 steps.
+
+    for each update, with k = log2 M the index of a step of length 1/M:
+        # policy evaluation
+        M drawn from {1, 2, 4, 8};  a′ = clip(M Euler steps of s_θ(·, ·, k; s′) from z′)
+        y = r + γ · mask · Q̄_φ′(s′, a′, M)                     the critics are told M, one in y and in Q_φ
+        (φ, θ) ← Adam on mean_i E (Q_φi(s, a, M) − y)²          θ has gradient 0, and still has momentum
+        # policy improvement, with φ as it was before the update
+        L_flow = E ‖s_θ(x_t, t, 3; s) − (a − (1 − ϵ) x0)‖²      t on a grid of eighths
+        L_cons = E ‖s_θ(x_t, t, k; s) − sg ½(v₁ + v₂)‖²         k ∈ {2, 1, 0}, two half steps of s_θ′
+        M drawn anew;  a^π = clip(M Euler steps of s_θ from z)  backpropagation through M steps
+        (φ, θ) ← Adam on 10 L_flow + 10 L_cons − c E Q̄_φ(s, a^π, M) / sg E|Q̄_φ|
+        # targets
+        φ′, θ′ ← (1 − ρ) φ′ + ρ φ, (1 − ρ) θ′ + ρ θ             with φ and θ before the update
+
+Two calls of one Adam on the joint parameters, each with the joint gradient's norm bounded by 1, are the
+reference's: what one call does not concern has gradient 0 there, decays its moments and follows them, so that
+the momentum of each network acts twice an update. Its critics inside the actor's loss, and both targets, lag.
+
+Deviations from the reference:
+- its critic loss differentiates through a′ into the policy; here y carries no gradient, as its paper has it;
+- M comes from the update's number rather than from the member's key, so that all members of a population (and
+  all seeds) share it: then only the M steps that are drawn are computed. It is uniform and independent all
+  the same;
+- 1e-6 is added to E|Q̄|. Logged actions are not pulled in to ±(1 − 1e-5), and none are held out.
+
+The reference acts with the online policy (`policy = "online"`), in 8 steps (SORL-8) or in 1 (SORL-1), and the
+online critics compare candidates. The public code has no locomotion settings: they are the same code's with
+the paper's c.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.errors import BadInput
+from bfq.flow.shortcut import jump, levels, shortcut_losses
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics
+from bfq.nets.flow_nets import FlowNet
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of SORL."""
+
+    steps: int = 1_000_000  # updates; the same for all methods here
+    batch_size: int = 256  # transitions an update
+    eta: float = 100.0  # c, the strength of value guidance
+    bc_weight: float = 10.0  # weight of L_flow
+    consistency_weight: float = 10.0  # weight of L_cons
+    flow_steps: int = 8  # the most steps of the policy, a power of two
+    discount: float = 0.99  # γ
+    aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    learning_rate: float = 1e-4  # Adam
+    schedule: str = "constant"  # constant | cosine
+    clip_norm: float = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
+    critic_target_rate: float = 0.005  # ρ for φ′
+    policy_target_rate: float = 0.005  # ρ for θ′
+    width: int = 512  # units of a hidden layer of the policy
+    depth: int = 4  # hidden layers of the policy
+    critic: str = "fql"  # Linear, GELU, LayerNorm
+    critic_width: int = 512  # units of a hidden layer of a critic
+    critic_depth: int = 4  # hidden layers of a critic
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        if self.flow_steps < 2 or self.flow_steps.bit_count() != 1:
+            raise BadInput(f"flow_steps must be a power of two from 2 on, not {self.flow_steps}.")
+        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("critic", self.critic, CRITIC_KINDS)
+
+
+class Networks(NamedTuple):
+    """What the one optimiser moves."""
+
+    critics: Critics  # φ
+    policy: FlowNet  # θ
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    networks: Learner  # φ, θ
+    critics_target: Critics  # φ′
+    policy_target: FlowNet  # θ′
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, targets equal to them; the critics' actions are one number longer, by M."""
+    critic_key, policy_key = jax.random.split(key)
+    sizes = (config.critic, config.critic_width, config.critic_depth)
+    critics = Critics(critic_key, spec.observation_dim, spec.action_dim + 1, *sizes)
+    policy = FlowNet(policy_key, *spec, config.width, config.depth, numbers=2)
+    zero = jnp.zeros((), jnp.int32)
+    return State(learning.learner(Networks(critics, policy)), critics, policy, zero)
+
+
+def told(critics: Critics, count: Float[Array, ""] | float) -> Callable[[Array, Array], Array]:
+    """Q_φ(·, ·, M): the critics with the number of steps behind the action."""
+
+    def q(observations: Array, actions: Array) -> Array:
+        m = jnp.full((*actions.shape[:-1], 1), count, actions.dtype)
+        return critics(observations, jnp.concatenate([actions, m], axis=-1))
+
+    return q
+
+
+def sample(
+    policy: FlowNet,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    count: int,
+    temperature: float = 1.0,
+) -> Float[Array, "b a"]:
+    """a = clip(M steps from temperature · N(0, I), −1, 1)."""
+    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
+    return jnp.clip(jump(policy, noise, observations, count), -1.0, 1.0)
+
+
+def sample_drawn(
+    policy: FlowNet, observations: Float[Array, "b s"], key: PRNGKeyArray, k: Step, config: Config
+) -> Float[Array, "b a"]:
+    """The same with M = 2^k; k is one for all members of a population, so only its steps are computed."""
+    branches = [partial(sample, count=2**index) for index in range(levels(config.flow_steps) + 1)]
+    return jax.lax.switch(k, branches, policy, observations, key)
+
+
+def drawn_indices(step: Step, config: Config) -> Int[Array, "2"]:
+    """k = log2 M of the critics' and of the policy's loss, uniform, from the number of the update alone."""
+    key = jax.random.fold_in(jax.random.key(0), step)
+    return jax.random.randint(key, (2,), 0, levels(config.flow_steps) + 1)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, k: Step, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = mean_i E (Q_φi(s, a, M) − r − γ Q̄_φ′(s′, a′, M))², a′ by M steps of the policy itself."""
+    m = jnp.exp2(k.astype(jnp.float32))
+    return values.td_loss(
+        told(critics, m),
+        told(state.critics_target, m),
+        lambda s, key: sample_drawn(state.networks.params.policy, s, key, k, config),
+        batch,
+        key,
+        config.discount,
+        config.aggregation,
+    )
+
+
+def policy_loss(
+    policy: FlowNet, state: State, batch: Batch, key: PRNGKeyArray, k: Step, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_π = 10 L_flow + 10 L_cons − c E Q̄_φ(s, a^π, M) / sg E|Q̄_φ|, with φ and θ′ before the update."""
+    flow_key, action_key = jax.random.split(key)
+    bc_loss, consistency = shortcut_losses(
+        policy, state.policy_target, batch.actions, batch.observations, flow_key, config.flow_steps
+    )
+    actions = sample_drawn(policy, batch.observations, action_key, k, config)
+    q = told(state.networks.params.critics, jnp.exp2(k.astype(jnp.float32)))(batch.observations, actions)
+    imitation = config.bc_weight * bc_loss + config.consistency_weight * consistency
+    loss = imitation - config.eta * values.improvement(q, normalised=True)
+    metrics = {"policy_loss": loss, "bc_loss": bc_loss, "consistency_loss": consistency, "q_policy": q.mean()}
+    return loss, metrics
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """Two calls of the one Adam, for the critics and then for the policy, and the targets."""
+    critic_key, policy_key = jax.random.split(key)
+    k_critic, k_policy = drawn_indices(state.step, config)
+    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    networks, _, q_metrics = descend(
+        state.networks,
+        lambda now: critic_loss(now.critics, state, batch, critic_key, k_critic, config),
+        rate,
+        config.clip_norm,
+    )
+    networks, _, pi_metrics = descend(
+        networks,
+        lambda now: policy_loss(now.policy, state, batch, policy_key, k_policy, config),
+        rate,
+        config.clip_norm,
+    )
+    before = state.networks.params
+    critics_target = towards(state.critics_target, before.critics, config.critic_target_rate)
+    policy_target = towards(state.policy_target, before.policy, config.policy_target_rate)
+    return State(networks, critics_target, policy_target, state.step + 1), {**q_metrics, **pi_metrics}
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """M steps an action; with N candidates, the online critics, told M, choose among them."""
+    count = acting.sampling_steps or config.flow_steps
+    if count > config.flow_steps or count.bit_count() != 1:
+        raise BadInput(f"sorl samples in a power of two of steps up to {config.flow_steps}, not in {count}.")
+    critics, policy = state.networks.params
+    policy = policy if acting.policy == "online" else state.policy_target
+    return values.choose(
+        lambda s, k: sample(policy, s, k, count, acting.temperature),
+        lambda s, a: values.aggregate(told(critics, float(count))(s, a), config.aggregation),
+        observations,
+        key,
+        acting,
+    )
+
+
+AGENT = Agent("sorl", "SORL, shortcut models", Config, init, update, act, samplers=("euler",))

@@ -1,0 +1,239 @@
+"""Score-regularised policy optimisation (SRPO): a deterministic policy held by the score of the behaviour.
+
+One run has three phases, and each update belongs to one of them:
+
+    # behaviour, the first 4/9 of the updates: a continuous diffusion
+    t ~ U(10⁻³, 1),  a_t = α_t a + σ_t ε,  θ ← AdamW on E ‖ε_θ(a_t, t; s) − ε‖²          sum over dimensions
+    # critic, the next 3/9: IQL
+    ψ ← Adam on E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
+    φ ← Adam on ½ Σ_i E (Q_φi(s, a) − r − γ · mask · V(s′))²                              V before its step
+    φ′ ← (1 − ρ) φ′ + ρ φ
+    # policy, the last 2/9: behaviour and critic stand still
+    a = π(s),  t ~ U(0.02, 0.98),  a_t = α_t a + σ_t z
+    π ← Adam on E [ σ_t² ⟨sg ε_θ(a_t, t; s), a⟩ − β ⟨sg g, a⟩ ],  g = ∇_a ½ (Q_φ1′ + Q_φ2′)(s, a)
+act: π(s)
+
+A larger β means a stronger Q. Before the last phase the policy is its random start: it acts, poorly.
+
+The official code trains the three for 2, 1.5 and 1 million updates in three runs; here they share `steps` in
+those parts. Its batches are of 2048, 256 and 256: every update draws `batch_size`, and the last two phases
+use the first rows of it. It stops at g / RMS(g) of 0 / 0, which is 0 here. Its critic phase also fits an AWR
+policy for monitoring, which nothing else uses.
+"""
+
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents import learning, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.diffusion.schedules import vp_sde
+from bfq.errors import BadInput
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.critic import Critics, Value
+from bfq.nets.mlp import MLP
+from bfq.nets.policies import Deterministic
+from bfq.nets.resnet import NoiseResNet
+
+METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_policy")
+
+
+@hyperparameters
+class Config:
+    """Hyperparameters of SRPO; floats may differ from member to member of a population."""
+
+    # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
+    steps: int = 1_000_000  # updates of all three phases together
+    behaviour_parts: int = 4
+    critic_parts: int = 3
+    policy_parts: int = 2
+    batch_size: int = 2048  # transitions an update draws, all of them used for the behaviour
+    critic_batch_size: int = 256  # the first so many of them are used for the critics
+    policy_batch_size: int = 256  # … and for the policy
+
+    # Value
+    beta: float = 0.2  # β, the strength of Q against the behaviour's score
+    normalise_gradient: bool = False  # divide g by its root mean square over action dimensions (AntMaze)
+    subtract_noise: bool = False  # ε_θ − z in place of ε_θ: the same mean, less variance
+    expectile: float = 0.7  # κ
+    discount: float = 0.99  # γ
+    critic_target_rate: float = 0.005  # ρ for φ′
+
+    # Optimisation
+    learning_rate: float = 3e-4  # of all networks
+    schedule: str = "cosine"  # of the policy, over its own phase; the others are constant
+    weight_decay: float = 0.01  # of the behaviour alone: PyTorch's AdamW
+
+    # Networks
+    width: int = 256  # units of a hidden layer of the policy, and of the behaviour's residual stream
+    depth: int = 2  # hidden layers of the policy (AntMaze: 4)
+    behaviour_depth: int = 3  # residual blocks of the behaviour
+    critic: str = "relu"  # kind of Q and V
+    critic_width: int = 256  # units of a hidden layer of Q and V
+    critic_depth: int = 2  # hidden layers of Q and V
+
+    def check(self) -> None:
+        """Refuses words that are no choice and numbers that cannot be."""
+        fractions(self, "discount", "expectile", "critic_target_rate")
+        one_of("schedule", self.schedule, learning.SCHEDULES)
+        one_of("critic", self.critic, CRITIC_KINDS)
+        ends = (0, *phase_ends(self), self.steps)
+        if any(begin == end for begin, end in pairwise(ends)):
+            raise BadInput(f"{self.steps} steps are too few for three phases: each needs at least one.")
+
+
+def phase_ends(config: Config) -> tuple[int, int]:
+    """The updates at which the critic's and the policy's phase begin."""
+    parts = config.behaviour_parts + config.critic_parts + config.policy_parts
+    first = config.steps * config.behaviour_parts // parts
+    return first, config.steps * (config.behaviour_parts + config.critic_parts) // parts
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    behaviour: Learner  # θ
+    value: Learner  # ψ
+    critics: Learner  # φ
+    critics_target: Critics  # φ′
+    policy: Learner  # π
+    told: Metrics  # the last value of each metric, since a phase has news of its own alone
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """Random networks, the target critics equal to the critics."""
+    behaviour_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
+    behaviour = NoiseResNet(behaviour_key, *spec, config.width, config.behaviour_depth, "srpo")
+    value = Value(value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth)
+    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
+    return State(
+        behaviour=learning.learner(behaviour),
+        value=learning.learner(value),
+        critics=learning.learner(critics),
+        critics_target=critics,
+        policy=learning.learner(policy),
+        told={name: jnp.zeros(()) for name in METRICS},
+        step=jnp.zeros((), jnp.int32),
+    )
+
+
+def diffused(
+    actions: Float[Array, "b a"], key: PRNGKeyArray, least: float, most: float
+) -> tuple[Float[Array, "b a"], Float[Array, "b a"], Float[Array, " b"], Float[Array, " b"]]:
+    """a_t = α_t a + σ_t ε with t ~ U(least, most): a_t, ε, t and σ_t."""
+    time_key, noise_key = jax.random.split(key)
+    t = jax.random.uniform(time_key, actions.shape[:1], minval=least, maxval=most)
+    noise = jax.random.normal(noise_key, actions.shape)
+    alpha, sigma = vp_sde(t)
+    return alpha[:, None] * actions + sigma[:, None] * noise, noise, t, sigma
+
+
+def behaviour_loss(behaviour: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+    """E ‖ε_θ(a_t, t; s) − ε‖², with dropout."""
+    diffusion_key, dropout_key = jax.random.split(key)
+    noisy, noise, t, _ = diffused(batch.actions, diffusion_key, 1e-3, 1.0)
+    predicted = behaviour(noisy, t, batch.observations, dropout_key)
+    return jnp.square(predicted - noise).sum(-1).mean()
+
+
+def q_gradient(
+    critics: Critics, observations: Float[Array, "b s"], actions: Float[Array, "b a"], normalise: bool
+) -> tuple[Float[Array, "b a"], Float[Array, ""]]:
+    """g = ∇_a ½ (Q_1 + Q_2)(s, a), with `normalise` over its root mean square in each row; and the mean Q."""
+
+    def total(a: Array) -> tuple[Array, Array]:
+        q = critics(observations, a).mean(0)
+        return q.sum(), q.mean()
+
+    gradient, q = jax.grad(total, has_aux=True)(actions)
+    size = jnp.sqrt(jnp.square(gradient).mean(-1, keepdims=True))
+    return (gradient / jnp.maximum(size, 1e-12) if normalise else gradient), q
+
+
+def policy_loss(
+    policy: Deterministic, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """E [σ_t² ⟨sg ε_θ, a⟩ − β ⟨sg g, a⟩], without dropout in ε_θ: its gradient in a is σ_t² ε_θ − β g."""
+    actions = policy(batch.observations)
+    still = jax.lax.stop_gradient(actions)
+    noisy, noise, t, sigma = diffused(still, key, 0.02, 0.98)
+    score = state.behaviour.params(noisy, t, batch.observations)
+    score = score - noise if config.subtract_noise else score
+    gradient, q = q_gradient(state.critics_target, batch.observations, still, config.normalise_gradient)
+    direction = jax.lax.stop_gradient(jnp.square(sigma)[:, None] * score - config.beta * gradient)
+    loss = (direction * actions).sum(-1).mean()
+    return loss, {"q_policy": q}
+
+
+def behaviour_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+    """One step of θ; the random frequencies of the time are not decayed either."""
+    behaviour, loss, _ = descend(
+        state.behaviour,
+        lambda theta: (behaviour_loss(theta, batch, key), None),
+        learning_rate(config.learning_rate, "constant", state.step, config.steps),
+        weight_decay=config.weight_decay,
+    )
+    fixed = eqx.tree_at(
+        lambda net: net.embed.frequencies, behaviour.params, state.behaviour.params.embed.frequencies
+    )
+    return state._replace(behaviour=behaviour._replace(params=fixed), told={**state.told, "bc_loss": loss})
+
+
+def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+    """One step of ψ and one of φ, both on what the networks were before; then φ′ follows."""
+    batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
+    target_q = values.aggregate(state.critics_target(batch.observations, batch.actions), "min")
+    next_v = state.value.params(batch.next_observations)
+    y = values.td_target(batch.rewards, batch.masks, next_v[None], config.discount, "min")
+
+    def value_loss(psi: Value) -> tuple[Array, Array]:
+        v = psi(batch.observations)
+        return values.expectile_loss(target_q - v, config.expectile), v.mean()
+
+    def critic_loss(phi: Critics) -> tuple[Array, Array]:
+        q = phi(batch.observations, batch.actions)
+        return 0.5 * values.critic_loss(q, y), q.mean()
+
+    value, v_loss, v = descend(state.value, value_loss, config.learning_rate)
+    critics, q_loss, q = descend(state.critics, critic_loss, config.learning_rate)
+    target = towards(state.critics_target, critics.params, config.critic_target_rate)
+    told = {**state.told, "value_loss": v_loss, "v": v, "critic_loss": q_loss, "q": q}
+    return state._replace(value=value, critics=critics, critics_target=target, told=told)
+
+
+def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+    """One step of π, its rate falling over this phase alone."""
+    batch = jax.tree.map(lambda rows: rows[: config.policy_batch_size], batch)
+    begin = phase_ends(config)[1]
+    rate = learning_rate(config.learning_rate, config.schedule, state.step - begin, config.steps - begin)
+    policy, loss, told = descend(state.policy, lambda pi: policy_loss(pi, state, batch, key, config), rate)
+    return state._replace(policy=policy, told={**state.told, **told, "policy_loss": loss})
+
+
+PHASES = (behaviour_phase, critic_phase, policy_phase)
+
+
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+    """One update of the phase that the number of the update falls in; the other two cost nothing."""
+    number = (state.step >= jnp.array(phase_ends(config))).sum()
+    branches = [partial(phase, batch=batch, key=key, config=config) for phase in PHASES]
+    new: State = jax.lax.switch(number, branches, state)
+    return new._replace(step=state.step + 1), new.told
+
+
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+) -> Float[Array, "b a"]:
+    """π(s), the same whatever the key."""
+    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
+
+
+AGENT = Agent("srpo", "Score-regularised policy optimisation", Config, init, update, act, chooses=False)

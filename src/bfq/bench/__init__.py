@@ -1,0 +1,1 @@
+"""How fast it is: updates, actions, and what the device could do at best."""

@@ -1,0 +1,41 @@
+"""How often a policy can act: batches of actions a second, as the paper counts them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bfq.agents.agent import Acting, Agent, Spec
+from bfq.bench.timing import timed
+
+BATCH = 2500  # actions at once: 50 environments with 50 candidates each
+
+
+def time_acting(
+    agent: Agent, config: Any, acting: Acting, spec: Spec, batch: int = BATCH, calls: int = 300
+) -> dict[str, Any]:
+    """Calls a second that each make `batch` actions from as many observations, with fresh noise."""
+    state = agent.init(jax.random.key(0), spec, config)
+    observations = jax.random.normal(jax.random.key(1), (batch, spec.observation_dim))
+    keys = jax.random.split(jax.random.key(2), calls)
+
+    # One call an action batch, as a user would make them; the loop is Python's.
+    act = jax.jit(lambda key: agent.act(state, observations, key, config, acting))
+    act(keys[0]).block_until_ready()
+
+    def work() -> Any:
+        last = jnp.zeros(())
+        for key in keys:
+            last = act(key)
+        return last
+
+    timing = timed(work, 5)
+    return {
+        "agent": agent.name,
+        "batch": batch,
+        "candidates": acting.candidates,
+        "sampling_steps": acting.sampling_steps,
+        "device": jax.devices()[0].device_kind,
+        "batches_per_second": calls / timing.median,
+        "spread": [calls / timing.high, calls / timing.low],
+    }

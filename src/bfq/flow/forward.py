@@ -1,0 +1,70 @@
+"""The FQL family's direction of time: t = 0 is noise x0, t = 1 is data x1, and steps add.
+
+The rest of this package runs the other way (t = 0 is the action, and steps subtract); do not mix the two.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+ForwardField = Callable[[Array, Array, Array], Array]  # (x_t, t, s) -> v
+
+
+def between(
+    x0: Float[Array, "*b a"], x1: Float[Array, "*b a"], t: Float[Array, "*b"]
+) -> Float[Array, "*b a"]:
+    """x_t = (1 − t) x0 + t x1."""
+    return (1.0 - t[..., None]) * x0 + t[..., None] * x1
+
+
+def matching_errors(
+    velocity: ForwardField,
+    x0: Float[Array, "b a"],
+    x1: Float[Array, "b a"],
+    t: Float[Array, " b"],
+    observation: Float[Array, "b s"],
+) -> Float[Array, " b"]:
+    """‖v(x_t, t; s) − (x1 − x0)‖² of each sample (mean over action dimensions)."""
+    return jnp.square(velocity(between(x0, x1, t), t, observation) - (x1 - x0)).mean(-1)
+
+
+def drawn_errors(
+    velocity: ForwardField,
+    x1: Float[Array, "b a"],
+    observation: Float[Array, "b s"],
+    key: PRNGKeyArray,
+) -> Float[Array, " b"]:
+    """The matching errors at x0 ~ N(0, I), t ~ U(0, 1); their mean is L_flow."""
+    noise_key, time_key = jax.random.split(key)
+    x0 = jax.random.normal(noise_key, x1.shape)
+    t = jax.random.uniform(time_key, x1.shape[:1])
+    return matching_errors(velocity, x0, x1, t, observation)
+
+
+def push(
+    velocity: ForwardField,
+    x0: Float[Array, "*b a"],
+    observation: Float[Array, "*b s"],
+    steps: int,
+) -> Float[Array, "*b a"]:
+    """x ← x + v(x, i/K; s)/K for i = 0 … K − 1: differentiable through all K steps, not clipped."""
+
+    def step(x: Array, t: Array) -> tuple[Array, None]:
+        return x + velocity(x, t, observation) / steps, None
+
+    return jax.lax.scan(step, x0, jnp.arange(steps) / steps)[0]
+
+
+def sample(
+    velocity: ForwardField,
+    observation: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    action_dim: int,
+    steps: int,
+    temperature: float = 1.0,
+) -> Float[Array, "b a"]:
+    """One action a state: K Euler steps from temperature · N(0, I), clipped to [−1, 1] at the end alone."""
+    noise = temperature * jax.random.normal(key, (len(observation), action_dim))
+    return jnp.clip(push(velocity, noise, observation, steps), -1.0, 1.0)

@@ -1,0 +1,224 @@
+"""Diffusion: the schedules' values, the forward process, and samplers that find known distributions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.diffusion import denoising, solvers
+from bfq.diffusion.schedules import SCHEDULES, Schedule, cosine, linear, vp
+from bfq.diffusion.solvers import SAMPLERS
+from bfq.evaluation.distributions import energy_distance
+from bfq.nets.denoiser import DENOISERS
+from bfq.nets.embeddings import sines_first
+
+KEY = jax.random.key(0)
+
+
+def test_the_schedules_have_their_published_values():
+    kept = np.asarray(vp(5).alpha) ** 2
+    np.testing.assert_allclose(kept, [0.804, 0.435, 0.159, 0.039, 0.0064], atol=6e-4)
+    betas = 1 - kept / np.concatenate([[1], kept[:-1]])
+    np.testing.assert_allclose(betas, [0.196, 0.459, 0.636, 0.755, 0.835], atol=6e-4)
+    np.testing.assert_allclose(cosine(5).alpha, [0.99998, 0.91987, 0.70219, 0.37947, 0.00842], atol=6e-6)
+    kept = np.asarray(linear(100).alpha) ** 2
+    np.testing.assert_allclose(kept[0], 1 - 1e-3, rtol=1e-6)
+    np.testing.assert_allclose(1 - kept[-1] / kept[-2], 0.2, rtol=1e-5)
+    for make in SCHEDULES.values():
+        made = make(20)
+        np.testing.assert_allclose(made.alpha**2 + made.sigma**2, 1.0, atol=1e-6)
+        assert (np.diff(made.alpha) < 0).all()
+
+
+def test_noise_and_action_predict_each_other():
+    action, noise = jax.random.normal(KEY, (2, 7, 3))
+    schedule = cosine(7)
+    noisy = denoising.noised(action, noise, schedule.alpha, schedule.sigma)
+    np.testing.assert_allclose(
+        denoising.action_from_noise(noisy, noise, schedule.alpha, schedule.sigma), action, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        denoising.noise_from_action(noisy, action, schedule.alpha, schedule.sigma), noise, atol=1e-4
+    )
+    predict = denoising.action_predictor(lambda x, index: noise, schedule)
+    np.testing.assert_allclose(predict(noisy, jnp.arange(7.0)), action, atol=1e-4)
+
+
+def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
+    actions, schedule = 0.5 * jax.random.normal(KEY, (64, 3)), vp(5)
+
+    def true_noise(x, t):
+        k = t.astype(int)
+        return denoising.noise_from_action(x, actions, schedule.alpha[k], schedule.sigma[k])
+
+    assert denoising.noise_loss(true_noise, schedule, actions, KEY) < 1e-9
+    assert denoising.action_loss(lambda x, t: actions, schedule, actions, KEY) == 0
+    wrong = [
+        denoising.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total) for total in (False, True)
+    ]
+    np.testing.assert_allclose(wrong[1], 3 * wrong[0], rtol=1e-5)
+    drawn = denoising.draw(schedule, jnp.zeros((5000, 1)), KEY)
+    np.testing.assert_allclose(np.bincount(drawn.told.astype(int)) / 5000, 0.2, atol=0.03)
+
+
+def test_posterior_steps_are_bayes_rule():
+    """q(x_s | x_t, x_0) from the joint Gaussian of (x_s, x_t), by conditioning."""
+    schedule = vp(5)
+    times = solvers.path(schedule, 5)
+    steps = solvers._posterior_steps(times.alpha, times.sigma)
+    alpha, sigma = np.asarray(times.alpha, float), np.asarray(times.sigma, float)
+    for i in range(5):
+        (at, as_), (st, ss) = alpha[i : i + 2], sigma[i : i + 2]
+        covariance = at / as_ * ss**2  # of x_s and x_t given x_0
+        keep = covariance / st**2
+        np.testing.assert_allclose(steps.keep[i], keep, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(steps.pull[i], as_ - keep * at, rtol=1e-4)
+        np.testing.assert_allclose(steps.fresh[i] ** 2, ss**2 - covariance**2 / st**2, rtol=1e-3, atol=1e-6)
+    # the textbook's coefficients: β √ᾱ′/(1 − ᾱ), (1 − ᾱ′)√(1 − β)/(1 − ᾱ), β(1 − ᾱ′)/(1 − ᾱ)
+    kept, before = alpha[:-1] ** 2, alpha[1:] ** 2
+    beta = 1 - kept / before
+    np.testing.assert_allclose(steps.pull, beta * np.sqrt(before) / (1 - kept), rtol=1e-4)
+    np.testing.assert_allclose(
+        steps.keep, (1 - before) * np.sqrt(1 - beta) / (1 - kept), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_the_path_visits_the_references_indices():
+    def visited(schedule, steps):
+        return np.asarray(solvers.path(schedule, steps).told).astype(int).tolist()
+
+    assert visited(cosine(5), 5) == [4, 3, 2, 1]  # and then 0, twice
+    assert visited(cosine(50), 15) == np.linspace(0, 49, 16).astype(int)[:0:-1].tolist()
+    assert visited(vp(5), 5) == [4, 3, 2, 1, 0]
+    assert visited(vp(5), 1) == visited(cosine(5), 1) == [4]
+    assert float(solvers.path(vp(5), 5).sigma[-1]) == 0.0
+    np.testing.assert_allclose(solvers.path(cosine(5), 5).sigma[-1], cosine(5).sigma[0])
+
+
+def test_ancestral_steps_are_cleandiffusers():
+    """Written out once more with ε̂, its clipping and all six indices; the network is just a function."""
+    schedule, x = cosine(5), jax.random.normal(KEY, (40, 2))
+    net = lambda x, t: jnp.sin(3 * x) + 0.1 * t  # noqa: E731 - a stand-in for ε̂
+    key = jax.random.key(3)
+    predict = denoising.action_predictor(net, schedule)
+    found = SAMPLERS["ancestral"](predict, schedule, x, key, 5)
+    index = [0, 0, 1, 2, 3, 4]
+    alpha, sigma = (np.asarray(values, float)[index] for values in (schedule.alpha, schedule.sigma))
+    z = [jax.random.normal(k, x.shape) for k in jax.random.split(key, 4)] + [0.0]
+    for i in range(5, 0, -1):
+        low, high = (x - alpha[i]) / sigma[i], (x + alpha[i]) / sigma[i]
+        eps = jnp.clip(net(x, index[i]), low, high)
+        std = sigma[i - 1] / sigma[i] * np.sqrt(1 - (alpha[i] / alpha[i - 1]) ** 2)
+        x = alpha[i - 1] / alpha[i] * (x - sigma[i] * eps)
+        x = x + np.sqrt(sigma[i - 1] ** 2 - std**2 + 1e-8) * eps + std * z[5 - i]
+    np.testing.assert_allclose(found, x, atol=2e-4)
+
+
+@pytest.mark.parametrize("schedule", [cosine(30), linear(30)], ids=["cosine", "linear"])
+def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedule):
+    c, start = jnp.array([0.3, -0.4]), jax.random.normal(KEY, (5, 2))
+    times = solvers.path(schedule, 5)
+    for last in (1, 2, 5):
+        part = Schedule(times.alpha[: last + 1][::-1], times.sigma[: last + 1][::-1], ends_noisy=False)
+        x = SAMPLERS["dpm_solver"](lambda x, t: jnp.broadcast_to(c, x.shape), part, start, KEY, last)
+        expected = times.alpha[last] * c + times.sigma[last] / times.sigma[0] * (start - times.alpha[0] * c)
+        np.testing.assert_allclose(x, expected, atol=1e-4)
+
+
+def test_one_step_of_ddim():
+    net = lambda x, t: jnp.tanh(x) + t  # noqa: E731
+    x = jax.random.normal(KEY, (9, 2))
+    for schedule in (cosine(5), vp(5)):
+        found = SAMPLERS["ddim"](denoising.action_predictor(net, schedule), schedule, x, KEY, 1)
+        alpha, sigma = schedule.alpha[-1], schedule.sigma[-1]
+        action = jnp.clip((x - sigma * net(x, 4.0)) / alpha, -1, 1)
+        left, noise = schedule.sigma[0], (x - alpha * action) / sigma
+        expected = action if schedule.ends_noisy else schedule.alpha[0] * action + left * noise
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def exact_denoiser(schedule, means, std):
+    """E[x_0 | x_t] for an equal mixture of N(m, std²) in each coordinate."""
+    means = jnp.asarray(means)
+
+    def predict(x, t):
+        alpha, sigma = schedule.alpha[t.astype(int)], schedule.sigma[t.astype(int)]
+        variance = alpha**2 * std**2 + sigma**2
+        away = x[..., None] - alpha * means
+        weight = jax.nn.softmax(-jnp.square(away) / (2 * variance), axis=-1)
+        return (weight * (means + alpha * std**2 / variance * away)).sum(-1)
+
+    return predict
+
+
+SHARP = {"posterior": vp(400), "ancestral": cosine(400), "ddim": cosine(400), "dpm_solver": cosine(400)}
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_samplers_recover_a_gaussian(name):
+    schedule, steps = SHARP[name], 60 if name == "dpm_solver" else 400
+    noise = jax.random.normal(KEY, (4000, 1))
+    noise = (noise - noise.mean()) / noise.std()
+    x = SAMPLERS[name](exact_denoiser(schedule, [0.3], 0.15), schedule, noise, KEY, steps)
+    np.testing.assert_allclose([x.mean(), x.std()], [0.3, 0.15], atol=0.012)
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_samplers_recover_a_mixture(name):
+    schedule, steps, means, std = SHARP[name], 60 if name == "dpm_solver" else 400, [-0.5, 0.5], 0.1
+    noise = jax.random.normal(KEY, (2000, 1))
+    x = SAMPLERS[name](exact_denoiser(schedule, means, std), schedule, noise, KEY, steps)
+    sides = jax.random.choice(jax.random.key(1), jnp.array(means), (2000, 1))
+    wanted = sides + std * jax.random.normal(jax.random.key(2), (2000, 1))
+    np.testing.assert_allclose(x.mean(), 0.0, atol=0.05)
+    np.testing.assert_allclose(jnp.square(x).mean(), 0.26, atol=0.01)
+    np.testing.assert_allclose((x**4).mean(), 0.5**4 + 6 * 0.25 * 0.01 + 3 * 1e-4, atol=0.01)
+    assert float(energy_distance(x, wanted)) < 0.01
+    assert float(energy_distance(0 * x, wanted)) > 0.1
+
+
+def test_ddim_is_of_first_order_and_dpm_solver_of_second():
+    """Half the step halves DDIM's error and quarters DPM-Solver++'s, on times that are even in log(α/σ)."""
+    alpha = jax.nn.sigmoid(2 * jnp.linspace(1.5, -1.5, 81)) ** 0.5
+    schedule = Schedule(alpha, jnp.sqrt(1 - alpha**2), ends_noisy=False)
+    noise = jax.random.normal(KEY, (50, 1))
+    scale = jnp.sqrt((alpha * 0.3) ** 2 + schedule.sigma**2)  # the ODE keeps (x − α μ)/scale
+    exact = alpha[0] * 0.1 + scale[0] / scale[-1] * (noise - alpha[-1] * 0.1)
+
+    def error(name, steps):
+        found = SAMPLERS[name](exact_denoiser(schedule, [0.1], 0.3), schedule, noise, KEY, steps)
+        return float(jnp.abs(found - exact).max())
+
+    assert 1.7 < error("ddim", 20) / error("ddim", 40) < 2.5
+    assert 3.0 < error("dpm_solver", 20) / error("dpm_solver", 40) < 5.5
+
+
+def test_unrolled_and_looped_chains_agree(monkeypatch):
+    schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))
+    sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()  # noqa: E731
+    unrolled = jax.value_and_grad(sample)(0.3)
+    monkeypatch.setattr(solvers, "UNROLLED", 0)
+    np.testing.assert_allclose(unrolled, jax.value_and_grad(sample)(0.3), rtol=1e-5)
+    assert abs(float(unrolled[1])) > 1e-3
+
+
+def test_the_official_embedding():
+    code = sines_first(jnp.array([3.0]), 16)[0]
+    frequencies = np.exp(-np.arange(8) * np.log(1e4) / 7)
+    np.testing.assert_allclose(
+        code, np.concatenate([np.sin(3 * frequencies), np.cos(3 * frequencies)]), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", DENOISERS)
+def test_denoisers_take_a_time_a_row_or_one_for_all(kind):
+    net = DENOISERS[kind](KEY, 4, 2, 16, 3)
+    a, s = jax.random.normal(KEY, (6, 2)), jax.random.normal(KEY, (6, 4))
+    np.testing.assert_allclose(net(a, jnp.full(6, 3.0), s), net(a, jnp.float32(3.0), s), rtol=1e-5)
+    assert net.action_dim == 2
+    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(net))
+    time_dim = {"clean_diffuser": 64, "official": 16}.get(kind)
+    if time_dim:
+        shapes = [layer.weight.shape for layer in (net.embed.first, net.embed.second, net.trunk.hidden[0])]
+        assert shapes == [(time_dim, 2 * time_dim), (2 * time_dim, time_dim), (2 + time_dim + 4, 16)]

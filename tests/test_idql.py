@@ -1,0 +1,210 @@
+"""IDQL: its update from the equations, known values, its sampler and its choice."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents import Acting, Batch, Spec, get_agent, values
+from bfq.agents import idql as module
+from bfq.agents.agent import configure
+from bfq.diffusion.schedules import vp
+from bfq.diffusion.solvers import SAMPLERS
+
+AGENT = get_agent("idql")
+SPEC = Spec(3, 2)
+SMALL = {"width": 8, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32}
+OFFICIAL = {"noise_schedule": "vp", "sampler": "sqrt_beta", "sum_loss": True, "architecture": "idql",
+            "critic": "relu", "critic_schedule": "constant", "weight_decay": 0.0}  # fmt: skip
+
+
+def setup(**changes):
+    config = configure(AGENT, {**SMALL, **changes})
+    state = AGENT.init(jax.random.key(0), SPEC, config)
+    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are no copies of the online networks
+    state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
+    keys = jax.random.split(jax.random.key(1), 4)
+    batch = Batch(
+        jax.random.normal(keys[0], (32, 3)),
+        jnp.tanh(jax.random.normal(keys[1], (32, 2))),
+        jax.random.normal(keys[2], (32,)),
+        jax.random.normal(keys[3], (32, 3)),
+        (jnp.arange(32) % 4 > 0).astype(jnp.float32),
+    )
+    return config, state, batch
+
+
+def first_step(params, gradient, rate, decay=0.0):
+    """Adam's first step is −rate · g/(|g| + ε), AdamW's has −rate · decay · p besides."""
+    return jax.tree.map(lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p), params, gradient)
+
+
+def reference_update(state, batch, key, c):
+    """The update once more from the equations, with the agent's own keys."""
+    rows = jax.tree.map(lambda x: x[: c.critic_batch_size], batch)
+    q_data = state.critics_target(rows.observations, rows.actions).min(0)
+
+    def v_loss(net):
+        u = q_data - net(rows.observations)
+        return (jnp.abs(c.expectile - (u < 0)) * u**2).mean()
+
+    value = first_step(state.value.params, jax.grad(v_loss)(state.value.params), c.learning_rate)
+    y = rows.rewards + c.discount * rows.masks * value(rows.next_observations)  # the V of after its step
+
+    def q_loss(net):
+        q = net(rows.observations, rows.actions)
+        return ((q[0] - y) ** 2).mean() + ((q[1] - y) ** 2).mean()
+
+    critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params), c.learning_rate)
+
+    draw_key, dropout_key = jax.random.split(key)
+    noise_key, time_key = jax.random.split(draw_key)
+    eps = jax.random.normal(noise_key, batch.actions.shape)
+    k = jax.random.randint(time_key, (32,), 0, 5)
+    if c.noise_schedule == "cosine":
+        alpha = jnp.array([0.99998, 0.91987, 0.70219, 0.37947, 0.00842])[k]
+    else:
+        alpha = jnp.sqrt(jnp.array([0.80413, 0.43507, 0.15837, 0.03880, 0.0063974]))[k]
+    noisy = alpha[:, None] * batch.actions + jnp.sqrt(1 - alpha**2)[:, None] * eps
+
+    def bc_loss(net):
+        squares = (net(noisy, k.astype(jnp.float32), batch.observations, dropout_key) - eps) ** 2
+        return squares.sum(-1).mean() if c.sum_loss else squares.mean()
+
+    gradient = jax.grad(bc_loss)(state.policy.params)
+    policy = first_step(state.policy.params, gradient, c.learning_rate, c.weight_decay)
+    return value, critics, policy, bc_loss(state.policy.params)
+
+
+@pytest.mark.parametrize("changes", [{"weight_decay": 0.5}, {**OFFICIAL, "critic_batch_size": 20}])
+def test_an_update_is_what_the_equations_say(changes):
+    config, state, batch = setup(learning_rate=1e-2, expectile=0.8, critic_target_rate=0.1,
+                                 policy_target_rate=0.2, **changes)  # fmt: skip
+    after, told = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
+    found = (after.value.params, after.critics.params, after.policy.params)
+    *expected, loss = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    np.testing.assert_allclose(told["bc_loss"], loss, rtol=2e-3)
+    for mine, theirs in zip(found, expected, strict=True):
+        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+            # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
+            assert np.mean(np.abs(a - b) > 1e-3) < 0.02
+    for target, online, new, rate in (
+        (state.critics_target, after.critics.params, after.critics_target, 0.1),
+        (state.policy_target, after.policy.params, after.policy_target, 0.2),
+    ):
+        for a, b, c in zip(*map(jax.tree.leaves, (target, online, new)), strict=True):
+            np.testing.assert_allclose(c, (1 - rate) * a + rate * b, rtol=1e-4, atol=1e-6)
+
+    # the next update is the behaviour's alone, and the critics' last words are repeated
+    second, again = jax.jit(AGENT.update)(after, batch, jax.random.key(8), config)
+    for name in ("value", "critics", "critics_target"):
+        for a, b in zip(*map(jax.tree.leaves, (getattr(after, name), getattr(second, name))), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert again["critic_loss"] == told["critic_loss"]
+    assert again["bc_loss"] != told["bc_loss"]
+
+    # at the end the behaviour stands still; the critics' cosine, counting their own steps, is half way
+    end = state._replace(step=jnp.int32(config.steps))
+    last, _ = jax.jit(AGENT.update)(end, batch, jax.random.key(9), config)
+    for a, b in zip(*map(jax.tree.leaves, (end.policy.params, last.policy.params)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+    moved = jnp.abs(last.value.params.net.output.weight - state.value.params.net.output.weight).max()
+    share = 1.0 if config.critic_schedule == "constant" else 0.5
+    np.testing.assert_allclose(moved, share * config.learning_rate, rtol=1e-3)
+
+
+def test_losses_send_nothing_to_targets_or_to_each_other():
+    config, state, batch = setup()
+    to_q = jax.grad(lambda c: module.value_loss(state.value.params, c, batch, 0.7)[0])(state.critics_target)
+    to_v = jax.grad(lambda v: module.critic_loss(state.critics.params, v, batch, 0.9)[0])(state.value.params)
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((to_q, to_v)))
+
+
+def test_values_of_a_small_mdp():
+    """State 0 → state 1, which pays 1 for a > 0, else 0, and ends; state 2 pays 1 for ever.
+
+    V(1) is the κ-expectile of a fair coin, which is κ; so Q(0) = γκ, Q(1, a) = 1[a > 0], Q(2) = 1/(1 − γ).
+    """
+    kappa, gamma, n = 0.8, 0.9, 300
+    config = configure(AGENT, {**SMALL, "expectile": kappa, "discount": gamma, "critic_every": 1,
+                               "critic_target_rate": 0.05, "learning_rate": 5e-3, "critic_width": 32,
+                               "critic_schedule": "constant"})  # fmt: skip
+    where = np.arange(n) % 3
+    actions = np.random.default_rng(0).choice([-0.5, 0.5], (n, 2)).astype(np.float32)
+    rewards = np.where(where == 0, 0.0, np.where(where == 1, actions[:, 0] > 0, 1.0))
+    batch = Batch(
+        jnp.eye(3)[where],
+        jnp.asarray(actions),
+        jnp.asarray(rewards, jnp.float32),
+        jnp.eye(3)[np.array([1, 1, 2])[where]],
+        jnp.asarray(where != 1, jnp.float32),
+    )
+    state = AGENT.init(jax.random.key(0), SPEC, config)
+    fair = float((actions[where == 1, 0] > 0).mean())
+    v1 = kappa * fair / (kappa * fair + (1 - kappa) * (1 - fair))
+    config = configure(AGENT, {**vars(config), "critic_batch_size": n})
+    learn = jax.jit(
+        lambda s: jax.lax.fori_loop(0, 2000, lambda _, x: module.update_critics(x, batch, config), s)
+    )
+    state = learn(state)
+    q = state.critics.params(batch.observations, batch.actions)
+    np.testing.assert_allclose(state.value.params(jnp.eye(3)), [gamma * v1, v1, 10.0], rtol=0.05, atol=0.03)
+    np.testing.assert_allclose(q[:, where == 0], gamma * v1, atol=0.05)
+    np.testing.assert_allclose(q[:, where == 1], np.tile(rewards[where == 1], (2, 1)), atol=0.08)
+    np.testing.assert_allclose(q[:, where == 2], 10.0, rtol=0.05)
+
+
+def test_a_draw_by_advantage_is_a_draw_by_q():
+    config, state, batch = setup()
+    state = state._replace(critics_target=jax.tree.map(lambda p: 3.0 * p, state.critics_target))
+    acting = Acting(candidates=8, selection="softmax", softmax_weight=2.0)
+    by_advantage = AGENT.act(state, batch.observations, jax.random.key(3), config, acting)
+    by_q = values.choose(
+        lambda s, k: module.sample(state.policy_target, s, k, config, acting),
+        lambda s, a: state.critics_target(s, a).min(0),
+        batch.observations, jax.random.key(3), acting,
+    )  # fmt: skip
+    np.testing.assert_allclose(by_advantage, by_q, rtol=1e-4, atol=1e-6)
+    cold = AGENT.act(
+        state, batch.observations, jax.random.key(3), config, Acting(temperature=0.0, sampler="ddim")
+    )
+    warm = AGENT.act(state, batch.observations, jax.random.key(3), config, Acting(policy="online"))
+    assert not np.allclose(cold, warm)
+
+
+def official_chain(predict_noise, x, rng):
+    """The official sampler in its own symbols: β, α = 1 − β, α̂ = Π α."""
+    i = np.arange(1, 6)
+    betas = 1 - np.exp(-0.1 / 5 - 0.5 * 9.9 * (2 * i - 1) / 25)
+    hats = np.cumprod(1 - betas)
+    for t in range(4, -1, -1):
+        x = (x - betas[t] / np.sqrt(1 - hats[t]) * predict_noise(x, hats[t])) / np.sqrt(1 - betas[t])
+        x = np.clip(x + (t > 0) * np.sqrt(betas[t]) * rng.normal(size=x.shape), -1, 1)
+    return x
+
+
+@pytest.mark.parametrize(("mu", "s"), [(0.3, 0.1), (-0.5, 0.3)])
+def test_sqrt_beta_with_the_exact_denoiser_of_a_gaussian(mu, s):
+    """E[ε | x] = σ (x − αμ)/(α²s² + σ²) for a ~ N(μ, s²): moments as the official chain's.
+
+    They are not the Gaussian's own: clipping x at every step draws the mean towards 0 (by 0.03 at μ = −0.5).
+    """
+    rng, n = np.random.default_rng(0), 100_000
+
+    def noise(x, hat):
+        return np.sqrt(1 - hat) * (x - np.sqrt(hat) * mu) / (hat * s**2 + 1 - hat)
+
+    official = official_chain(noise, rng.normal(size=n), rng)
+    schedule = vp(5)
+
+    def action(x, t):
+        alpha, sigma = schedule.alpha[t.astype(int)], schedule.sigma[t.astype(int)]
+        return mu + alpha * s**2 / (alpha**2 * s**2 + sigma**2) * (x - alpha * mu)
+
+    start = jax.random.normal(jax.random.key(0), (n, 1))
+    x = np.asarray(SAMPLERS["sqrt_beta"](action, schedule, start, jax.random.key(1), 5))[:, 0]
+    for order in (1, 2, 3):
+        np.testing.assert_allclose((x**order).mean(), (official**order).mean(), atol=4e-3)
+    # a point mass is found exactly, from any noise
+    point = SAMPLERS["sqrt_beta"](lambda x, t: 0.0 * x + mu, schedule, start[:50], jax.random.key(1), 5)
+    np.testing.assert_allclose(point, mu, atol=1e-5)

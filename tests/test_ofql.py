@@ -1,0 +1,277 @@
+"""OFQL: MeanFlow's identity and its derivative, and that the agent's update is what it says."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents import Acting, Batch, Spec
+from bfq.agents import ofql as module
+from bfq.agents.agent import configure
+from bfq.errors import BadInput
+from bfq.flow.maps import boundary_loss
+from bfq.flow.meanflow import average_velocity, interval_times, logit_normal, meanflow_loss
+from bfq.nets.velocity import EmbeddedVelocity
+from bfq.training.population import Member, Program, initial_states, pack, populate
+
+AGENT = module.AGENT
+SPEC = Spec(3, 2)
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32}
+MEAN, STD = jnp.array([0.3, -0.5]), 0.4  # of a Gaussian behaviour
+
+
+def network(scale=3):
+    return EmbeddedVelocity(jax.random.key(0), 3, 2, 16, 2, scale)
+
+
+def points(n=6):
+    keys = jax.random.split(jax.random.key(1), 4)
+    a, v = jax.random.normal(keys[0], (n, 2)), jax.random.normal(keys[1], (n, 2))
+    r, t = jnp.sort(jax.random.uniform(keys[2], (2, n)), axis=0)
+    return a, r, t, jax.random.normal(keys[3], (n, 3)), v
+
+
+def test_the_derivative_is_the_difference_along_the_path_with_r_held():
+    net, (a, r, t, s, v), h = network(), points(), 1e-2
+    u, target = average_velocity(net, a, r, t, s, v)
+    slope = (net(a + h * v, r, t + h, s) - net(a - h * v, r, t - h, s)) / (2 * h)
+    np.testing.assert_allclose(u, net(a, r, t, s), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(target, v - (t - r)[:, None] * slope, rtol=2e-3, atol=2e-3)
+
+
+def test_r_has_the_tangent_zero_and_t_has_one():
+    """u = r² + 3t has du/dt = 3 whatever the velocity."""
+    a, r, t, s, v = points()
+
+    def net(x, r, t, s):
+        return jnp.broadcast_to((r**2 + 3 * t)[:, None], x.shape)
+
+    _, target = average_velocity(net, a, r, t, s, v)
+    np.testing.assert_allclose(target, v - 3 * (t - r)[:, None], rtol=1e-5, atol=1e-6)
+
+
+def spread(t):
+    """The standard deviation of a_t when a ~ N(MEAN, STD²)."""
+    return jnp.sqrt((1 - t) ** 2 * STD**2 + t**2)[..., None]
+
+
+def exact(x, r, t, s, stretch=0.0, shift=0.0):
+    """(a_t − a_r)/(t − r) along the flow of the Gaussian, whose quantiles go straight to quantiles."""
+    m_r, m_t = ((1 - k)[..., None] * MEAN for k in (r, t))
+    a_r = m_r + spread(r) / spread(t) * (x - m_t)
+    return (1 + stretch) * (x - a_r) / (t - r)[..., None] + shift
+
+
+def marginal_velocity(x, t):
+    slope = (-(1 - t) * STD**2 + t)[..., None] / spread(t) ** 2
+    return -MEAN + slope * (x - (1 - t)[..., None] * MEAN)
+
+
+def test_the_exact_average_velocity_of_a_gaussian_is_its_own_target():
+    a, r, t, s, _ = points(200)
+    r, t = 0.8 * r, 0.15 + 0.8 * t
+    u, target = average_velocity(exact, a, r, t, s, marginal_velocity(a, t))
+    np.testing.assert_allclose(u, target, rtol=2e-3, atol=2e-3)
+
+
+def test_the_loss_stands_still_at_the_exact_average_velocity():
+    """Its gradient in a stretch and a shift of u is 0 within noise, and is not where u is wrong."""
+    n = 100_000
+    action = MEAN + STD * jax.random.normal(jax.random.key(0), (n, 2))
+
+    def loss(change):
+        def u(x, r, t, s):  # away from r = t, where the quotient above is 0/0
+            return exact(x, jnp.minimum(r, t - 0.01), t, s, change[0], change[1])
+
+        # logit-normal times lie within (0.01, 0.99) but for a few in a hundred thousand
+        return meanflow_loss(u, action, jnp.zeros((n, 0)), jax.random.key(1), flow_ratio=0.0)
+
+    gradient = jax.jit(jax.grad(loss))
+    np.testing.assert_allclose(gradient(jnp.zeros(2)), 0.0, atol=0.03)
+    assert float(jnp.abs(gradient(jnp.array([0.3, 0.3]))).min()) > 0.2
+
+
+def test_where_r_is_t_the_loss_is_flow_matching():
+    net, n = network(), 64
+    action, s = jax.random.normal(jax.random.key(2), (n, 2)), jax.random.normal(jax.random.key(3), (n, 3))
+    key = jax.random.key(4)
+    noise_key, time_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, (n, 2))
+    r, t = interval_times(time_key, n, 1.0, "uniform")
+    expected = boundary_loss(net, action, noise, t, t, s)
+    np.testing.assert_array_equal(r, t)
+    np.testing.assert_allclose(meanflow_loss(net, action, s, key, 1.0, "uniform"), expected, rtol=1e-5)
+
+
+def test_no_gradient_goes_through_the_target():
+    net, (a, r, t, s, v) = network(), points()
+    gradient = jax.grad(lambda net: average_velocity(net, a, r, t, s, v)[1].sum())(net)
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_the_adaptive_weight_does_not_move_at_power_zero_and_levels_errors_at_one():
+    net, (a, _, _, s, _), key = network(), points(50), jax.random.key(5)
+    plain = meanflow_loss(net, a, s, key)
+    np.testing.assert_allclose(meanflow_loss(net, a, s, key, adaptive_power=0.0), plain)
+    assert 0.9 < float(meanflow_loss(net, a, s, key, adaptive_power=1.0)) < 1.0
+
+
+@pytest.mark.parametrize("rule", ["logit_normal", "uniform"])
+@pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
+def test_times_are_sorted_and_the_flow_ratio_is_kept(rule, ratio):
+    r, t = interval_times(jax.random.key(0), 1000, ratio, rule)
+    assert bool(((r >= 0) & (r <= t) & (t <= 1)).all())
+    assert int((r == t).sum()) == round(1000 * ratio)
+
+
+def test_logit_normal_times_have_their_median():
+    drawn = np.asarray(logit_normal(jax.random.key(0), (20_000,)))
+    logits = np.log(drawn / (1 - drawn))
+    assert logits.mean() == pytest.approx(-0.4, abs=0.03)
+    assert logits.std() == pytest.approx(1.0, abs=0.03)
+
+
+def setup(**values):
+    config = configure(AGENT, {**SMALL, **values})
+    state = AGENT.init(jax.random.key(0), SPEC, config)
+    keys = jax.random.split(jax.random.key(1), 4)
+    batch = Batch(
+        jax.random.normal(keys[0], (32, 3)),
+        jnp.tanh(jax.random.normal(keys[1], (32, 2))),
+        jax.random.normal(keys[2], (32,)),
+        jax.random.normal(keys[3], (32, 3)),
+        (jnp.arange(32) % 4 > 0).astype(jnp.float32),
+    )
+    return config, state, batch
+
+
+def reference_update(state, batch, key, c):
+    """The update written out once more, with the agent's own keys and nothing of flow/ or values.py."""
+    critic_key, policy_key = jax.random.split(key)
+    bc_key, action_key, pick_key = jax.random.split(policy_key, 3)
+    noise_key, time_key = jax.random.split(bc_key)
+    n, dim = batch.actions.shape
+
+    def act(net, s, noise):
+        return jnp.clip(noise - net(noise, jnp.zeros(len(s)), jnp.ones(len(s)), s), -1, 1)
+
+    many = jnp.repeat(batch.next_observations, c.backup_samples, axis=0)
+    next_actions = act(state.policy_target, many, jax.random.normal(critic_key, (len(many), dim)))
+    q_next = state.critics_target(many, next_actions).reshape(2, n, c.backup_samples).max(-1).min(0)
+    y = batch.rewards + c.discount * batch.masks * q_next
+
+    def q_loss(critics):
+        return ((critics(batch.observations, batch.actions) - y) ** 2).mean(1).sum()
+
+    def first_step(params, gradient):
+        return jax.tree.map(lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient)
+
+    critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params))
+    eps = jax.random.normal(noise_key, (n, dim))
+    drawn = jax.nn.sigmoid(-0.4 + jax.random.normal(time_key, (2, n)))
+    t = drawn.max(0)
+    r = jnp.where(jnp.arange(n) < c.flow_ratio * n, t, drawn.min(0))
+    x = (1 - t)[:, None] * batch.actions + t[:, None] * eps
+    v, s, frozen = eps - batch.actions, batch.observations, state.policy.params
+
+    def along(h):
+        return frozen(x + h * v, r, t + h, s)
+
+    slope = jax.jacfwd(along)(0.0)
+
+    def pi_loss(net):
+        bc = ((net(x, r, t, s) - (v - (t - r)[:, None] * slope)) ** 2).mean()
+        q = critics(s, act(net, s, jax.random.normal(action_key, (n, dim))))
+        size = jax.lax.stop_gradient(jnp.abs(q).mean(1))
+        k = jnp.where(jax.random.bernoulli(pick_key), 0, 1)
+        return bc - c.eta * q.mean(1)[k] / size[1 - k]
+
+    return first_step(state.policy.params, jax.grad(pi_loss)(state.policy.params)), critics
+
+
+def test_an_update_is_what_the_equations_say():
+    config, state, batch = setup(
+        schedule="constant", learning_rate=1e-2, eta=2.0, flow_ratio=0.3, backup_samples=3
+    )
+    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are not copies of the online networks
+    state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
+    after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
+    policy, critics = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    for found, expected in ((after.policy.params, policy), (after.critics.params, critics)):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
+            assert np.mean(np.abs(a - b) > 1e-4) < 0.01
+
+
+def test_the_critic_step_sends_nothing_to_policy_or_targets():
+    config, state, batch = setup()
+
+    def loss(parts):
+        changed = state._replace(policy_target=parts[0], critics_target=parts[1])
+        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+
+    gradient = jax.grad(loss)((state.policy_target, state.critics_target))
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_targets_move_at_their_own_rates_and_times():
+    config, state, batch = setup(critic_target_rate=0.1, policy_target_rate=0.2, policy_target_every=2,
+                                 policy_target_start=2)  # fmt: skip
+    update = jax.jit(AGENT.update)
+    for step in range(4):
+        after, _ = update(state, batch, jax.random.key(step), config)
+        kept = 0.8 if step == 2 else 1.0
+        policies = (state.policy_target, after.policy.params, after.policy_target)
+        for old, online, new in zip(*map(jax.tree.leaves, policies), strict=True):
+            np.testing.assert_allclose(new, kept * old + (1 - kept) * online, rtol=1e-5, atol=1e-6)
+        critics = (state.critics_target, after.critics.params, after.critics_target)
+        for old, online, new in zip(*map(jax.tree.leaves, critics), strict=True):
+            np.testing.assert_allclose(new, 0.9 * old + 0.1 * online, rtol=1e-5, atol=1e-6)
+        state = after
+
+
+def test_acting_uses_ema_or_online_and_its_temperature():
+    config, state, _ = setup()
+    other = AGENT.init(jax.random.key(9), SPEC, config)
+    state = state._replace(policy_target=other.policy_target)
+    s, key = jnp.ones((200, 3)), jax.random.key(0)
+    ema, online = (AGENT.act(state, s, key, config, Acting(policy=p)) for p in ("ema", "online"))
+    assert not np.allclose(ema, online)
+    assert float(AGENT.act(state, s, key, config, Acting(temperature=0.0)).std(0).max()) < 1e-6
+
+
+def test_bad_values_are_refused():
+    for values, words in [
+        ({"flow_ratio": 1.5}, "flow_ratio"),
+        ({"time_rule": "uniformly"}, "did you mean 'uniform'"),
+        ({"architecture": "residual", "width": 15}, "even width"),
+    ]:
+        with pytest.raises(BadInput, match=words):
+            configure(AGENT, values)
+
+
+@pytest.mark.slow
+def test_the_policy_finds_the_better_of_two_logged_actions():
+    """One state, actions near −0.5 and 0.5, reward the action: Q(a) = a, and guidance prefers 0.5."""
+    rng = np.random.default_rng(0)
+    n = 1000
+    a = np.where(rng.uniform(size=(n, 1)) < 0.5, -0.5, 0.5) + 0.05 * rng.normal(size=(n, 1))
+    arrays = {"observations": np.ones((n, 1)), "actions": a, "next_observations": np.ones((n, 1)),
+              "rewards": a[:, 0], "masks": np.zeros(n)}  # fmt: skip
+    rows = pack({name: value.astype(np.float32) for name, value in arrays.items()})
+    config = configure(AGENT, {**SMALL, "width": 32, "depth": 2, "steps": 2000, "learning_rate": 3e-3,
+                               "architecture": "raw_time", "eta": 0.5, "batch_size": 128})  # fmt: skip
+    population = populate(AGENT, config, [Member(0, {"eta": 0.5}), Member(0, {"eta": 0.0})])
+    states, metrics = Program(population, 2000)(initial_states(population, Spec(1, 1)), rows, jnp.int32(0))
+    critics = jax.tree.map(lambda leaf: leaf[0], states.critics.params)
+    ends = critics(jnp.ones((2, 1)), jnp.array([[-0.5], [0.5]])).mean(0)
+    np.testing.assert_allclose(ends, [-0.5, 0.5], atol=0.06)
+    drawn = [
+        AGENT.act(
+            jax.tree.map(lambda leaf, k=k: leaf[k] if leaf.ndim else leaf, states),
+            jnp.ones((500, 1)), jax.random.key(3), config, Acting(policy="online"),
+        )
+        for k in (0, 1)
+    ]  # fmt: skip
+    assert 0.3 < float((drawn[1] > 0).mean()) < 0.7
+    assert float((drawn[0] > 0.2).mean()) > 0.9

@@ -1,0 +1,276 @@
+"""The presets against the paper's tables, typed in here a second time; and every preset can be used."""
+
+import dataclasses
+
+import pytest
+
+from bfq.agents import agent_names, get_agent
+from bfq.agents.agent import configure
+from bfq.data.catalog import PAPER, TASKS
+from bfq.evaluation.protocol import Protocol
+from bfq.presets import SECTIONS, entries, preset
+from bfq.settings import compose
+
+AGENTS = agent_names()
+
+# The paper's table of hyperparameters for D4RL.
+D4RL = {
+    # TD3-BC, IQL, EDP, IDQL, DQL, SRPO, CAC, SORL, FQL, BFQ
+    "halfcheetah-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.01, 1, 100, 0.1, 0.05),
+    "hopper-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.01, 1, 150, 1, 0.01),
+    "walker2d-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.1, 1, 100, 1, 0.05),
+    "halfcheetah-medium": (2.5, 3, (1, 15), 50, 1, 0.2, 0.1, 100, 0.03, 1),
+    "hopper-medium": (2.5, 3, (1, 15), 50, 1, 0.05, 1, 100, 0.3, 0.05),
+    "walker2d-medium": (2.5, 3, (1, 15), 50, 1, 0.05, 0.1, 10, 1, 0.05),
+    "halfcheetah-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.2, 1, 100, 0.03, 1),
+    "hopper-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.2, 0.1, 50, 1, 0.05),
+    "walker2d-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.5, 0.1, 50, 1, 0.1),
+    "antmaze-medium-play": (5, 10, (2, 15), 50, 2, 0.08, 0.01, 200, 10, 0.005),
+    "antmaze-large-play": (5.5, 10, (4.5, 15), 50, 4.5, 0.06, 4.5, 400, 3, 0.3),
+    "antmaze-medium-diverse": (2.5, 10, (3, 15), 50, 3, 0.05, 0.01, 300, 10, 0.001),
+    "antmaze-large-diverse": (3.5, 10, (3.5, 15), 50, 3.5, 0.05, 3.5, 200, 3, 0.1),
+}
+D4RL_COLUMNS = ("td3_bc", "iql", "edp", "idql", "dql", "srpo", "cac", "sorl", "fql", "bfq")
+
+# Its table for OGBench and Adroit, which is FQL's where FQL has an entry.
+OTHERS = {
+    # IQL, ReBRAC, IDQL, SRPO, CAC, FAWAC, FBRAC, IFQL, FQL, SORL, BFQ
+    "antmaze-large-navigate": (10, (0.003, 0.01), 32, 0.3, 1, 3, 3, 32, 10, 500, 1),
+    "antmaze-giant-navigate": (10, (0.003, 0.01), 32, 0.3, 1, 3, 10, 32, 10, 500, 1),
+    "humanoidmaze-medium-navigate": (10, (0.01, 0.01), 32, 0.3, 0.03, 3, 30, 32, 30, 100, 0.001),
+    "humanoidmaze-large-navigate": (10, (0.01, 0.01), 32, 0.3, 1, 3, 30, 32, 30, 500, 0.001),
+    "cube-single-play": (1, (1, 0), 32, 0.03, 0.003, 1, 100, 32, 300, 10, 0.01),
+    "scene-play": (10, (0.1, 0.01), 32, 0.1, 0.3, 0.3, 100, 32, 300, 100, 0.01),
+    "pen-human": (3, None, 32, 0.03, 0.003, 0.03, 30000, 32, 10000, 10, 0.001),
+    "pen-cloned": (3, None, 32, 0.1, 0.003, 0.3, 10000, 32, 10000, 10, 0.001),
+}
+OTHER_COLUMNS = ("iql", "rebrac", "idql", "srpo", "cac", "fawac", "fbrac", "ifql", "fql", "sorl", "bfq")
+
+# What a column's numbers are called here.
+FIELDS = {
+    "td3_bc": ("eta",),
+    "iql": ("beta",),
+    "edp": ("eta", "denoising_steps"),
+    "idql": ("candidates",),
+    "dql": ("eta",),
+    "srpo": ("beta",),
+    "cac": ("eta",),
+    "sorl": ("eta",),
+    "fql": ("alpha",),
+    "bfq": ("eta",),
+    "rebrac": ("policy_penalty", "critic_penalty"),
+    "fawac": ("alpha",),
+    "fbrac": ("alpha",),
+    "ifql": ("candidates",),
+}
+
+# CleanDiffuser's softmax weights; BFQ and OFQL publish none and take DQL's.
+WEIGHTS = {
+    # DQL, EDP, IDQL
+    "halfcheetah-medium": (50, 50, 400),
+    "halfcheetah-medium-replay": (50, 150, 100),
+    "halfcheetah-medium-expert": (50, 50, 10),
+    "hopper-medium": (100, 300, 50),
+    "hopper-medium-replay": (100, 300, 50),
+    "hopper-medium-expert": (8, 8, 5),
+    "walker2d-medium": (300, 300, 200),
+    "walker2d-medium-replay": (300, 100, 200),
+    "walker2d-medium-expert": (300, 300, 300),
+    "antmaze-medium-play": (10, 10, 5),
+    "antmaze-medium-diverse": (5, 5, 5),
+    "antmaze-large-play": (5, 5, 5),
+    "antmaze-large-diverse": (10, 10, 5),
+}
+WEIGHT_COLUMNS = {"dql": 0, "bfq": 0, "ofql": 0, "edp": 1, "idql": 2}
+
+# One line a method, for the tasks that its numbers come from.
+SAME_POLICY = {"policy_target_rate": 0.005, "policy_target_every": 5, "critic_target_rate": 0.005}
+SOFTMAX = {"candidates": 50, "selection": "softmax"}
+FQL_FAMILY = {"learning_rate": 3e-4, "schedule": "constant", "critic_target_rate": 0.005, "batch_size": 256,
+              "observations": "none"}  # fmt: skip
+LINES = {
+    "bc": {"learning_rate": 3e-4, "schedule": "constant", "observations": "standardise_padded"},
+    "td3_bc": {"learning_rate": 3e-4, "schedule": "constant", "critic_target_rate": 0.005, "policy_every": 2,
+               "policy_target_rate": 0.005, "observations": "standardise_padded"},
+    "iql": {"learning_rate": 3e-4, "schedule": "cosine", "critic_target_rate": 0.005, "observations": "none",
+            "expectile": 0.7, "reward": "return_range"},
+    "rebrac": {"learning_rate": 1e-3, "schedule": "constant", "critic_target_rate": 0.005, "batch_size": 1024,
+               "policy_target_rate": 0.005, "policy_every": 2, "observations": "none"},
+    "dql": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0, "observations": "standardise",
+            "temperature": 0.5, **SAME_POLICY, **SOFTMAX},
+    "edp": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0, "observations": "standardise",
+            "temperature": 0.5, **SAME_POLICY, **SOFTMAX},
+    "idql": {"learning_rate": 3e-4, "schedule": "cosine", "policy_target_rate": 1e-4, "expectile": 0.7,
+             "observations": "standardise", "temperature": 0.5, **SOFTMAX},
+    "srpo": {"learning_rate": 3e-4, "schedule": "cosine", "critic_target_rate": 0.005, "observations": "none",
+             "batch_size": 2048, "expectile": 0.7, "candidates": 1},
+    "cac": {"learning_rate": 3e-4, "schedule": "constant", "observations": "none", **SAME_POLICY, **SOFTMAX},
+    "ofql": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0, "observations": "standardise",
+             **SAME_POLICY, **SOFTMAX},
+    "bfq": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0, "observations": "standardise",
+            "temperature": 0.5, **SAME_POLICY, **SOFTMAX},
+}  # fmt: skip
+OGBENCH_LINES = {
+    "fql": {**FQL_FAMILY, "candidates": 1, "flow_steps": 10, "normalise_q": False},
+    "fbrac": {**FQL_FAMILY, "candidates": 1, "flow_steps": 10, "normalise_q": False},
+    "fawac": {**FQL_FAMILY, "candidates": 1, "flow_steps": 10},
+    "ifql": {**FQL_FAMILY, "candidates": 32, "selection": "argmax", "expectile": 0.9, "flow_steps": 10},
+    "iql": {**FQL_FAMILY, "expectile": 0.9},
+    "rebrac": {**FQL_FAMILY, "policy_every": 2},
+    "sorl": {"learning_rate": 1e-4, "schedule": "constant", "clip_norm": 1, "critic_target_rate": 0.005,
+             "policy_target_rate": 0.005, "observations": "none", "candidates": 1, "flow_steps": 8},
+}  # fmt: skip
+
+
+def chosen(agent, task):
+    """What a run would use, all sections together."""
+    run = compose(task, agent)
+    return {**run.evaluation, **run.data, **run.config}
+
+
+def check_cell(agent, task, cell):
+    numbers = cell if isinstance(cell, tuple) else (cell,)
+    used, known = chosen(agent, task), preset(agent, task, TASKS[task].family)
+    for field, number in zip(FIELDS[agent], numbers, strict=True):
+        assert used[field] == number, f"{agent} on {task}: {field} is {used[field]}, the table has {number}"
+        sources = [known[section][field].source for section in SECTIONS if field in known[section]]
+        config_default = getattr(get_agent(agent).config(), field, None)
+        assert sources or config_default == number, f"{agent} on {task}: {field} has no source"
+
+
+@pytest.mark.parametrize("agent", [name for name in D4RL_COLUMNS if name in AGENTS])
+def test_the_paper_on_d4rl(agent):
+    for task, row in D4RL.items():
+        check_cell(agent, f"{task}-v2", row[D4RL_COLUMNS.index(agent)])
+
+
+@pytest.mark.parametrize("agent", [name for name in OTHER_COLUMNS if name in AGENTS])
+def test_the_paper_on_ogbench_and_adroit(agent):
+    for short, row in OTHERS.items():
+        task = f"{short}-v1" if short.startswith("pen") else f"{short}-singletask-v0"
+        cell = row[OTHER_COLUMNS.index(agent)]
+        if cell is not None:
+            check_cell(agent, task, cell)
+
+
+@pytest.mark.parametrize("agent", [name for name in WEIGHT_COLUMNS if name in AGENTS])
+def test_softmax_weights(agent):
+    for task, row in WEIGHTS.items():
+        used = chosen(agent, f"{task}-v2")
+        assert used["softmax_weight"] == row[WEIGHT_COLUMNS[agent]], task
+        assert used["selection"] == "softmax", task
+
+
+@pytest.mark.parametrize("agent", [name for name in LINES if name in AGENTS])
+def test_one_line_defaults_on_locomotion(agent):
+    for task in PAPER[:9]:
+        used = chosen(agent, task)
+        assert {field: used[field] for field in LINES[agent]} == LINES[agent], task
+
+
+@pytest.mark.parametrize("agent", [name for name in OGBENCH_LINES if name in AGENTS])
+def test_one_line_defaults_on_ogbench(agent):
+    for task in PAPER[13:19]:
+        used = chosen(agent, task)
+        assert {field: used[field] for field in OGBENCH_LINES[agent]} == OGBENCH_LINES[agent], task
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_budgets_and_discounts_are_equal_for_all(agent):
+    for task in PAPER:
+        used, far = chosen(agent, task), "giant" in task or "humanoid" in task
+        assert used["steps"] == (500_000 if task.startswith("pen") else 1_000_000), task
+        if (agent, TASKS[task].family) != ("rebrac", "antmaze"):  # its authors have 0.999 there
+            assert used["discount"] == (0.995 if far else 0.99), task
+        assert used["episodes"] == 50, task
+    assert chosen(agent, "pendulum-mixed")["steps"] == 3000
+    assert chosen(agent, "local/halfcheetah-mini")["steps"] == 6000
+
+
+def test_the_best_of_ten_backup_is_for_antmaze():
+    for agent in ("dql", "edp", "cac", "ofql", "bfq"):
+        if agent in AGENTS:
+            assert {task: chosen(agent, task)["backup_samples"] for task in PAPER[:13]} == {
+                task: 10 if task.startswith("antmaze") else 1 for task in PAPER[:13]
+            }
+
+
+def test_clipped_double_q_follows_fql():
+    taken = {task: task.startswith(("pen", "antmaze-large", "antmaze-giant")) for task in PAPER[13:]}
+    for agent in ("fql", "fbrac", "fawac", "sorl", "bfq"):
+        if agent in AGENTS:
+            found = {task: chosen(agent, task)["aggregation"] == "min" for task in PAPER[13:]}
+            assert found == taken, agent
+
+
+# What is done to rewards on locomotion and on D4RL's AntMaze, where a method differs from the task's card.
+REWARDS = {
+    "td3_bc": ("none", "minus_one"),
+    "rebrac": ("none", "hundredfold"),
+    "cac": ("none", "cql_antmaze"),
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_rewards(agent):
+    locomotion, antmaze = REWARDS.get(agent, ("return_range", "minus_one"))
+    assert {chosen(agent, task)["reward"] for task in PAPER[:9]} == {locomotion}
+    assert {chosen(agent, task)["reward"] for task in PAPER[9:13]} == {antmaze}
+    assert {chosen(agent, task)["reward"] for task in PAPER[13:19]} == {"none"}
+
+
+def test_edp_draws_more_candidates_on_antmaze():
+    assert [chosen("edp", task)["candidates"] for task in PAPER[:13]] == [50] * 9 + [200] * 4
+
+
+# Everything that an entry may name, and every situation in which entries are looked up.
+FAMILIES = {task.family for task in TASKS.values() if task.simulator} | {"own", "*"}
+NAMES = FAMILIES | {task.like for task in TASKS.values()}
+SITUATIONS = {(task.like, task.family) for task in TASKS.values() if task.simulator} | {("own", "own")}
+ALLOWED = {
+    "data": {"observations", "reward"},
+    "evaluation": set(Protocol().describe()) - {"seed", "checkpoint"},
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_entries_name_what_exists_and_say_where_it_comes_from(agent):
+    allowed = {**ALLOWED, "config": {field.name for field in dataclasses.fields(get_agent(agent).config())}}
+    assert entries(agent), "no presets"
+    for entry in entries(agent):
+        assert set(entry) <= {"tasks", "source", *SECTIONS}
+        assert set(entry) & set(SECTIONS), entry
+        assert len(entry["source"]) > 10, entry
+        assert entry["tasks"], entry
+        assert set(entry["tasks"]) <= NAMES, set(entry["tasks"]) - NAMES
+        assert len(set(entry["tasks"])) == len(entry["tasks"]), entry
+        for section in SECTIONS:
+            assert set(entry.get(section, {})) <= allowed[section], entry
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_value_of_every_entry_counts_somewhere(agent):
+    """A value that a later entry always overrides misleads who reads the file."""
+    counted = set()
+    for task, family in SITUATIONS:
+        last = {}
+        for number, entry in enumerate(entries(agent)):
+            if {"*", task, family} & set(entry["tasks"]):
+                last |= {(section, name): number for section in SECTIONS for name in entry.get(section, {})}
+        counted |= {(number, *key) for key, number in last.items()}
+    for number, entry in enumerate(entries(agent)):
+        for section in SECTIONS:
+            for name in entry.get(section, {}):
+                assert (number, section, name) in counted, f"{name} of {entry['tasks']} never counts"
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_task_can_be_described(agent):
+    for name, task in TASKS.items():
+        if task.simulator:
+            run = compose(name, agent)
+            configure(get_agent(agent), run.config)
+    own = preset(agent, "own", "own")
+    configure(get_agent(agent), {name: sourced.value for name, sourced in own["config"].items()})
+    assert own["config"]["steps"].value == 100_000
+    assert compose("mine.npz", agent, simulator="Pendulum-v1").steps == 100_000

@@ -1,0 +1,181 @@
+"""SORL: critics that know the number of steps, two calls of one Adam, and steps that are drawn."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bfq.agents import Acting, Batch, Spec, learning, sorl
+from bfq.agents.agent import configure
+from bfq.agents.learning import Learner
+from bfq.errors import BadInput
+from bfq.flow.shortcut import jump
+
+KEY = jax.random.key(0)
+SPEC = Spec(3, 2)
+SMALL = {"width": 8, "depth": 1, "critic_width": 8, "critic_depth": 1, "flow_steps": 4, "batch_size": 16}
+
+
+def small(**changed):
+    return configure(sorl.AGENT, {**SMALL, **changed})
+
+
+def batch(n=16):
+    keys = jax.random.split(jax.random.key(7), 4)
+    s, following = (jax.random.normal(key, (n, 3)) for key in keys[:2])
+    actions = jnp.tanh(jax.random.normal(keys[2], (n, 2)))
+    return Batch(s, actions, jax.random.normal(keys[3], (n,)), following, jnp.ones(n))
+
+
+def flat(tree):
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def begun(**changed):
+    """A state whose targets are not what they follow."""
+    config = small(**changed)
+    state = sorl.init(KEY, SPEC, config)
+    shake = partial(jax.tree.map, lambda leaf: leaf + 0.1 * jax.random.normal(KEY, leaf.shape))
+    return state._replace(
+        critics_target=shake(state.critics_target), policy_target=shake(state.policy_target)
+    ), config
+
+
+def test_two_calls_of_one_clipped_adam_and_targets_that_lag():
+    """Three updates against optax on the joint parameters, losses as the reference evaluates them."""
+    state, config = begun(learning_rate=1e-3, clip_norm=0.5)
+    data = batch()
+    adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
+
+    @jax.jit
+    def both(state, params, moments, targets, key):
+        old = sorl.State(Learner(params, None), *targets, state.step)
+        keys, k = jax.random.split(key), sorl.drawn_indices(state.step, config)
+        calls = (lambda n: sorl.critic_loss(n.critics, old, data, keys[0], k[0], config)[0],
+                 lambda n: sorl.policy_loss(n.policy, old, data, keys[1], k[1], config)[0])  # fmt: skip
+        now = params
+        for loss in calls:
+            step, moments = adam.update(jax.grad(loss)(now), moments)
+            now = optax.apply_updates(now, step)
+        targets = [learning.towards(a, b, 0.005) for a, b in zip(targets, params, strict=True)]
+        return sorl.update(state, data, key, config)[0], now, moments, targets
+
+    params, targets = state.networks.params, [state.critics_target, state.policy_target]
+    moments = adam.init(params)
+    for key in jax.random.split(KEY, 3):
+        state, params, moments, targets = both(state, params, moments, targets, key)
+        np.testing.assert_allclose(flat(state.networks.params), flat(params), atol=2e-6)
+        found = [state.critics_target, state.policy_target]
+        np.testing.assert_allclose(flat(found), flat(targets), rtol=1e-5, atol=1e-7)
+
+
+def remembering(values, seen):
+    """Critics that write down the number of steps they are told."""
+
+    def critics(s, a):
+        seen.append(np.unique(np.asarray(a[:, -1])).tolist())
+        return values * jnp.ones((2, len(s))) * a[:, 0]
+
+    return critics
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_online_and_target_critics_are_told_the_same_number_of_steps(k):
+    state, config = begun()
+    seen = []
+    networks = sorl.Networks(remembering(1.0, seen), state.networks.params.policy)
+    state = state._replace(networks=Learner(networks, None), critics_target=remembering(2.0, seen))
+    index, data = jnp.int32(k), batch()
+    loss, _ = sorl.critic_loss(networks.critics, state, data, KEY, index, config)
+    sorl.policy_loss(networks.policy, state, data, KEY, index, config)
+    assert seen == [[2.0**k]] * 3
+    noise = jax.random.normal(KEY, (16, 2))
+    following = jnp.clip(jump(networks.policy, noise, data.next_observations, 2**k), -1, 1)
+    y = data.rewards + 0.99 * 2.0 * following[:, 0]
+    np.testing.assert_allclose(loss, jnp.square(data.actions[:, 0] - y).mean(), rtol=1e-4)
+
+
+def test_the_value_term_ignores_the_scale_of_q():
+    state, config = begun(bc_weight=0.0, consistency_weight=0.0, eta=1.0)
+    policy = state.networks.params.policy
+
+    @jax.jit
+    def gradient(scale):
+        def loss(policy, critics):
+            now = state._replace(networks=Learner(sorl.Networks(critics, policy), None))
+            return sorl.policy_loss(policy, now, batch(), KEY, jnp.int32(1), config)[0]
+
+        larger = lambda s, a: scale * (5.0 + jnp.stack([a[:, 0], a[:, 1]]))  # noqa: E731
+        return jax.grad(lambda p: loss(p, larger))(policy)
+
+    once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
+    assert float(jnp.abs(once).max()) > 1e-3
+    np.testing.assert_allclose(tenfold, once, rtol=1e-3, atol=1e-6)
+
+
+def test_numbers_of_steps_are_uniform_and_drawn_twice():
+    config = small(flow_steps=8)
+    k = np.asarray(jax.vmap(lambda step: sorl.drawn_indices(step, config))(jnp.arange(4000)))
+    pairs, counts = np.unique(k, axis=0, return_counts=True)
+    assert len(pairs) == 16  # all of {1, 2, 4, 8}²
+    np.testing.assert_allclose(counts, 250, atol=60)
+
+
+def test_a_population_computes_only_the_steps_that_are_drawn():
+    """The choice stays a choice under vmap; were it made for each member, it would be a select of all."""
+    state, config = begun()
+    axes = sorl.State(0, 0, 0, None)
+    several = jax.vmap(sorl.update, in_axes=(axes, None, 0, None))
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)._replace(step=state.step)
+    program = str(jax.make_jaxpr(several)(states, batch(), jax.random.split(KEY), config))
+    assert program.count("cond[") >= 2
+
+
+def test_it_acts_in_one_step_or_in_several_with_either_policy():
+    state, config = begun()
+    s, (noise_key, _) = batch().observations, jax.random.split(KEY)
+    noise = jax.random.normal(noise_key, (16, 2))
+    for steps, told, policy in [(4, 0, "online"), (1, 1, "online"), (2, 2, "ema")]:
+        net = state.networks.params.policy if policy == "online" else state.policy_target
+        found = sorl.act(state, s, KEY, config, Acting(sampling_steps=told, policy=policy))
+        np.testing.assert_allclose(found, jnp.clip(jump(net, noise, s, steps), -1, 1), rtol=1e-5)
+    for wrong in (3, 8):
+        with pytest.raises(BadInput, match="power of two"):
+            sorl.act(state, s, KEY, config, Acting(sampling_steps=wrong))
+    with pytest.raises(BadInput, match="power of two"):
+        small(flow_steps=6)
+
+
+def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps():
+    state, config = begun()
+    networks, s = state.networks.params, batch().observations
+    chosen = sorl.act(state, s, KEY, config, Acting(candidates=8, sampling_steps=2, policy="online"))
+    repeated = jnp.repeat(s, 8, axis=0)
+    offered = sorl.sample(networks.policy, repeated, jax.random.split(KEY)[0], 2)
+    q = sorl.told(networks.critics, 2.0)
+    best = q(repeated, offered).mean(0).reshape(-1, 8).max(1)
+    np.testing.assert_allclose(q(s, chosen).mean(0), best, rtol=1e-5)
+
+
+def test_values_of_a_known_chain():
+    """The first state leads to the second, which ends with 1: Q = γ and 1, whatever M and the action."""
+    config = small(
+        discount=0.9, learning_rate=1e-2, critic_target_rate=0.2, critic_width=32, flow_steps=2, clip_norm=0.0
+    )
+    actions = jax.random.uniform(KEY, (64, 2), minval=-1.0)
+    last = jnp.arange(64) >= 32
+    one, two = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])
+    s, following = jnp.where(last[:, None], two, one), jnp.where(last[:, None], one, two)
+    data = Batch(s, actions, last * 1.0, following, 1.0 - last)
+
+    def step(state, key):
+        return sorl.update(state, data, key, config)[0], None
+
+    state = sorl.init(KEY, SPEC, config)
+    state = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(KEY, 500))[0])(state)
+    for count in (1.0, 2.0):
+        q = sorl.told(state.networks.params.critics, count)(s, actions).mean(0)
+        np.testing.assert_allclose([q[:32].mean(), q[32:].mean()], [0.9, 1.0], atol=0.06)
