@@ -161,7 +161,7 @@ BAD = {
     "train --set policy_target_start=10000000000": "finite",
     "train --temperature inf": "temperature",
     "train --candidates 99999999999": "candidates",
-    "train --agent bc --candidates 3": "no critic",
+    "train --agent bc --candidates 3": "cannot choose among candidates",
     "train --episode-steps 3": "episode limit",
     "train --track wandb": "not installed",
     "train --steps -3": "at least 1",

@@ -18,15 +18,14 @@
 Where the paper leaves a choice open, the switch says so; docs/method.md lists them all.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
+from bfq.agents import actor_critic, learning, values
+from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.learning import Learner, Step, descend, due, learning_rate, towards
+from bfq.agents.learning import learning_rate
 from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, bootstrap_loss, one_step
 from bfq.flow.times import COMPOSITION_TIMES
@@ -101,24 +100,12 @@ class Config:
         one_of("critic", self.critic, CRITIC_KINDS)
 
 
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    policy: Learner  # θ
-    policy_target: VelocityNet  # θ′
-    critics: Learner  # φ
-    critics_target: Critics  # φ′
-    step: Step
-
-
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     make = ARCHITECTURES[config.architecture]
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    zero = jnp.zeros((), jnp.int32)
-    return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
+    return actor_critic.begin(policy, critic_key, spec, config)
 
 
 def propose(
@@ -148,17 +135,10 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    next_values = values.backup_values(
-        state.critics_target,
-        lambda s, k: sample(state.policy_target, s, k, config, temperature=1.0),
-        batch.next_observations,
-        key,
-        config.backup_samples,
-        config.backup_best,
+    target = actor_critic.td_target(
+        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config, temperature=1.0)
     )
-    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, config.aggregation)
-    q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), {"q": q.mean()}
+    return actor_critic.fit(critics, batch, target)
 
 
 def policy_loss(
@@ -189,43 +169,26 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     """One update of critics, policy and targets, in that order."""
     critic_key, policy_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    critics, q_loss, q_metrics = descend(
-        state.critics,
+    return actor_critic.improve(
+        state,
         lambda phi: critic_loss(phi, state, batch, critic_key, config),
-        rate,
-        config.critic_clip_norm,
+        lambda theta, phi: policy_loss(theta, phi, batch, policy_key, config),
+        config,
+        (rate, rate),
     )
-    policy, pi_loss, pi_metrics = descend(
-        state.policy,
-        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
-        rate,
-        config.clip_norm,
-    )
-    policy_rate = config.policy_target_rate * due(
-        state.step, config.policy_target_every, config.policy_target_start
-    )
-    critic_rate = config.critic_target_rate * due(state.step, config.critic_target_every)
-    new = State(
-        policy,
-        towards(state.policy_target, policy.params, policy_rate),
-        critics,
-        towards(state.critics_target, critics.params, critic_rate),
-        state.step + 1,
-    )
-    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
 
 
 def act(
     state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
 ) -> Float[Array, "b a"]:
     """One network call an action; with N candidates, the target critics choose among N of them."""
-    policy = state.policy.params if acting.policy == "online" else state.policy_target
-    return values.choose(
-        lambda s, k: sample(policy, s, k, config, acting.temperature),
-        lambda s, a: values.aggregate(state.critics_target(s, a), config.aggregation),
+    return actor_critic.act(
+        state,
         observations,
         key,
+        config,
         acting,
+        lambda policy, s, k: sample(policy, s, k, config, acting.temperature),
     )
 
 

@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import actor_critic, learning, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.learning import descend, due, learning_rate, towards
+from bfq.agents.learning import learning_rate
 from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.diffusion.solvers import Recipe, generate
@@ -168,29 +168,18 @@ def policy_loss(
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     critic_key, policy_key = jax.random.split(key)
-    critics, q_loss, q_metrics = descend(
-        state.critics,
-        lambda phi: critic_loss(phi, state, batch, critic_key, config),
-        learning_rate(config.critic_learning_rate, config.schedule, state.step, config.steps),
-        config.critic_clip_norm,
+    rate, critic_rate = (
+        learning_rate(base, config.schedule, state.step, config.steps)
+        for base in (config.learning_rate, config.critic_learning_rate)
     )
-    policy, pi_loss, pi_metrics = descend(
-        state.policy,
-        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
-        learning_rate(config.learning_rate, config.schedule, state.step, config.steps),
-        config.clip_norm,
+    return actor_critic.improve(
+        state,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        lambda theta, phi: policy_loss(theta, phi, batch, policy_key, config),
+        config,
+        (rate, critic_rate),
         config.weight_decay,
     )
-    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
-    critic_due = due(state.step, config.critic_target_every)
-    new = State(
-        policy,
-        towards(state.policy_target, policy.params, config.policy_target_rate * policy_due),
-        critics,
-        towards(state.critics_target, critics.params, config.critic_target_rate * critic_due),
-        state.step + 1,
-    )
-    return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
 
 
 def act(

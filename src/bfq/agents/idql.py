@@ -78,7 +78,7 @@ class Config:
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
         fractions(self, "discount", "expectile", "critic_target_rate", "policy_target_rate")
-        one_of("noise_schedule", self.noise_schedule, NOISE_SCHEDULES)
+        one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("critic_schedule", self.critic_schedule, learning.SCHEDULES)

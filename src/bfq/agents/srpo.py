@@ -50,9 +50,9 @@ class Config:
 
     # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
     steps: int = 1_000_000  # updates of all three phases together
-    behaviour_parts: int = 4
-    critic_parts: int = 3
-    policy_parts: int = 2
+    behaviour_parts: int = 4  # the behaviour's share
+    critic_parts: int = 3  # the critics'
+    policy_parts: int = 2  # the policy's
     batch_size: int = 2048  # transitions an update draws, all of them used for the behaviour
     critic_batch_size: int = 256  # the first so many of them are used for the critics
     policy_batch_size: int = 256  # … and for the policy

@@ -86,6 +86,13 @@ class LayerNorm(eqx.Module):
         return centred * jax.lax.rsqrt(variance + self.epsilon) * self.scale + self.shift
 
 
+def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
+    """Sets a share `rate` of the numbers to 0 and divides the others by 1 − rate; without a key, x itself."""
+    if key is None:
+        return x
+    return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
+
+
 def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     """Mish(x) = x · tanh(softplus(x)), with one exponential instead of three transcendentals.
 

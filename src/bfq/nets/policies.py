@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import ACTIVATIONS, orthogonal, uniform, variance_scaling
+from bfq.nets.layers import ACTIVATIONS, drop, orthogonal, uniform, variance_scaling
 from bfq.nets.mlp import MLP
 
 LOG_STD_RANGE = (-5.0, 2.0)  # IQL's bounds on log σ
@@ -54,9 +54,7 @@ KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], MLP]] = {
 def dropped_out(net: MLP, x: Float[Array, "*b i"], key: PRNGKeyArray, rate: float) -> Float[Array, "*b o"]:
     """The MLP with each hidden unit at 0 with probability `rate`, else at 1/(1 − rate) of itself."""
     for k, (linear, activation) in enumerate(zip(net.hidden, net.activations, strict=True)):
-        x = ACTIVATIONS[activation](linear(x))
-        kept = jax.random.bernoulli(jax.random.fold_in(key, k), 1.0 - rate, x.shape)
-        x = jnp.where(kept, x / (1.0 - rate), 0.0)
+        x = drop(ACTIVATIONS[activation](linear(x)), rate, jax.random.fold_in(key, k))
     return net.output(x)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Initialiser, LayerNorm, Linear, mish, torch_uniform, variance_scaling
+from bfq.nets.layers import Initialiser, LayerNorm, Linear, drop, mish, torch_uniform, variance_scaling
 from bfq.nets.velocity import beside
 
 KINDS = ("clean_diffuser", "idql", "srpo")
@@ -23,13 +23,6 @@ KINDS = ("clean_diffuser", "idql", "srpo")
 def lecun(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     """Truncated normal weights of variance 1/fan-in and zero biases: what Flax does unless told otherwise."""
     return jax.nn.initializers.lecun_normal()(key, (fan_in, fan_out)), jnp.zeros(fan_out)
-
-
-def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
-    """Sets a share `rate` of the numbers to 0 and divides the others by 1 − rate; without a key, x itself."""
-    if key is None:
-        return x
-    return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
 class FourierEmbedding(eqx.Module):
