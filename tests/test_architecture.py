@@ -77,12 +77,19 @@ def test_agents_and_training_know_no_simulator():
             assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
 
 
+SHARED_BY_AGENTS = {"agent", "learning", "values", "checks", "actor_critic", "joint", "__init__"}
+
+
+def test_an_agent_can_be_read_at_one_sitting():
+    for path in (ROOT / "agents").glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 250, path
+
+
 def test_agents_do_not_know_each_other():
-    shared = {"agent", "learning", "values", "actor_critic", "__init__"}
     for path in (ROOT / "agents").glob("*.py"):
         for name in imports(path):
             if name.startswith("bfq.agents."):
-                assert name.split(".")[2] in shared, f"{path} imports {name}"
+                assert name.split(".")[2] in SHARED_BY_AGENTS, f"{path} imports {name}"
 
 
 def test_the_loop_names_no_agent_and_no_task():

@@ -23,6 +23,7 @@ EVALUATION_FLAGS = {
     "--sampling-steps": "sampling_steps",
     "--sampler": "sampler",
 }
+ACTS_AS_TRAINED = {"sampling_steps": 0, "sampler": "trained"}  # not worth a word
 # Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
 # long enough elsewhere that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
@@ -172,7 +173,8 @@ def command(run: RunConfig) -> str:
     for name, value in values.items():
         words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for flag, name in EVALUATION_FLAGS.items():
-        words += [flag, str(run.evaluation[name])]
+        if run.evaluation.get(name) != ACTS_AS_TRAINED.get(name):
+            words += [flag, str(run.evaluation[name])]
     words += ["--evaluations", str(run.evaluations)]
     if run.simulator and run.task not in TASKS:
         words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]

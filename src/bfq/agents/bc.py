@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
@@ -49,9 +50,8 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount")
+        check_common(self)
         one_of("kind", self.kind, KINDS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("activation", self.activation, ACTIVATIONS)
         one_of("architecture", self.architecture, ARCHITECTURES)
 

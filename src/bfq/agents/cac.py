@@ -28,9 +28,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, learning, values
+from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Step, learning_rate
 from bfq.diffusion.consistency import (
     Consistency,
@@ -41,7 +42,6 @@ from bfq.diffusion.consistency import (
     neighbouring_times,
     sampling_times,
 )
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
@@ -92,13 +92,8 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
-        one_of("guidance", self.guidance, values.GUIDANCES)
-        one_of("backup_best", self.backup_best, values.BACKUPS)
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
+        check_common(self)
         one_of("network", self.network, DENOISERS)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:

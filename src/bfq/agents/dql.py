@@ -28,14 +28,14 @@ They act with the online policy, temperature 1 and a softmax weight of 1.
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, learning, values
+from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import learning_rate
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.diffusion.solvers import Recipe, generate
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
@@ -87,15 +87,10 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        check_common(self)
         one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
         one_of("sampler", self.sampler, RULES)
-        one_of("guidance", self.guidance, values.GUIDANCES)
-        one_of("backup_best", self.backup_best, values.BACKUPS)
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("denoiser", self.denoiser, DENOISERS)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:

@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents import joint, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
+from bfq.agents.joint import State
 from bfq.flow.forward import drawn_errors, sample
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics, Value
 from bfq.nets.flow_nets import FlowNet
 
@@ -57,11 +57,8 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate")
+        check_common(self)
         one_of("baseline", self.baseline, BASELINES)
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 class Networks(NamedTuple):
@@ -70,14 +67,6 @@ class Networks(NamedTuple):
     critics: Critics  # φ
     flow: FlowNet  # θ
     value: Value | None  # ψ, where V is a network
-
-
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    networks: Learner  # φ, θ, ψ
-    critics_target: Critics  # φ′
-    step: Step
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
@@ -90,7 +79,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
         value = Value(
             value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
         )
-    return State(learning.learner(Networks(critics, flow, value)), critics, jnp.zeros((), jnp.int32))
+    return joint.begin(Networks(critics, flow, value))
 
 
 def baseline(
@@ -147,26 +136,16 @@ def total_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    networks, _, metrics = descend(
-        state.networks, lambda now: total_loss(now, state, batch, key, config), rate
-    )
-    target = towards(state.critics_target, state.networks.params.critics, config.critic_target_rate)
-    return State(networks, target, state.step + 1), metrics
+    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
     state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
 ) -> Float[Array, "b a"]:
     """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
-    critics, flow, _ = state.networks.params
-    steps = acting.sampling_steps or config.flow_steps
-    return values.choose(
-        lambda s, k: sample(flow, s, k, flow.action_dim, steps, acting.temperature),
-        lambda s, a: values.aggregate(critics(s, a), config.aggregation),
-        observations,
-        key,
-        acting,
+    networks = state.networks.params
+    return joint.act(
+        networks.critics, networks.flow, observations, key, acting, config.flow_steps, config.aggregation
     )
 
 

@@ -22,14 +22,13 @@ Deviations: 1e-6 added to E|Q̄| in the normalisation. With several candidates, 
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents import joint, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.checks import check_common
+from bfq.agents.joint import State
 from bfq.flow.forward import drawn_errors, sample
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
@@ -56,10 +55,7 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate")
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic", self.critic, CRITIC_KINDS)
+        check_common(self)
 
 
 class Networks(NamedTuple):
@@ -69,20 +65,12 @@ class Networks(NamedTuple):
     flow: FlowNet  # θ
 
 
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    networks: Learner  # φ, θ
-    critics_target: Critics  # φ′
-    step: Step
-
-
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key = jax.random.split(key)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
-    return State(learning.learner(Networks(critics, flow)), critics, jnp.zeros((), jnp.int32))
+    return joint.begin(Networks(critics, flow))
 
 
 def policy_loss(
@@ -118,26 +106,16 @@ def total_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    networks, _, metrics = descend(
-        state.networks, lambda now: total_loss(now, state, batch, key, config), rate
-    )
-    target = towards(state.critics_target, state.networks.params.critics, config.critic_target_rate)
-    return State(networks, target, state.step + 1), metrics
+    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
     state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
 ) -> Float[Array, "b a"]:
     """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
-    critics, flow = state.networks.params
-    steps = acting.sampling_steps or config.flow_steps
-    return values.choose(
-        lambda s, k: sample(flow, s, k, flow.action_dim, steps, acting.temperature),
-        lambda s, a: values.aggregate(critics(s, a), config.aggregation),
-        observations,
-        key,
-        acting,
+    networks = state.networks.params
+    return joint.act(
+        networks.critics, networks.flow, observations, key, acting, config.flow_steps, config.aggregation
     )
 
 

@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents import joint, values
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.checks import check_common
+from bfq.agents.joint import State
 from bfq.flow.forward import drawn_errors, push
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
@@ -57,10 +57,7 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate")
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic", self.critic, CRITIC_KINDS)
+        check_common(self)
 
 
 class Networks(NamedTuple):
@@ -71,21 +68,13 @@ class Networks(NamedTuple):
     policy: FlowNet  # ω
 
 
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    networks: Learner  # φ, θ, ω
-    critics_target: Critics  # φ′
-    step: Step
-
-
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, policy_key = jax.random.split(key, 3)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
     policy = FlowNet(policy_key, *spec, config.width, config.depth)
-    return State(learning.learner(Networks(critics, flow, policy)), critics, jnp.zeros((), jnp.int32))
+    return joint.begin(Networks(critics, flow, policy))
 
 
 def sample(
@@ -149,12 +138,7 @@ def total_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    networks, _, metrics = descend(
-        state.networks, lambda now: total_loss(now, state, batch, key, config), rate
-    )
-    target = towards(state.critics_target, state.networks.params.critics, config.critic_target_rate)
-    return State(networks, target, state.step + 1), metrics
+    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(

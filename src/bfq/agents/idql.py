@@ -28,13 +28,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.schedules import SCHEDULES as NOISE_SCHEDULES
 from bfq.diffusion.schedules import Schedule
 from bfq.diffusion.solvers import SAMPLERS, Recipe, generate
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics, Value
 from bfq.nets.resnet import KINDS as ARCHITECTURES
 from bfq.nets.resnet import NoiseResNet
@@ -77,13 +77,10 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "expectile", "critic_target_rate", "policy_target_rate")
+        check_common(self)
         one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
         one_of("sampler", self.sampler, SAMPLERS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic_schedule", self.critic_schedule, learning.SCHEDULES)
         one_of("architecture", self.architecture, ARCHITECTURES)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 class State(NamedTuple):

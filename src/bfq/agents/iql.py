@@ -23,9 +23,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics, Value
 from bfq.nets.policies import KINDS as POLICY_KINDS
 from bfq.nets.policies import Gaussian
@@ -65,11 +65,9 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "expectile", "critic_target_rate")
+        check_common(self)
         one_of("advantage", self.advantage, ADVANTAGES)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("policy", self.policy, POLICY_KINDS)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 class State(NamedTuple):

@@ -28,14 +28,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, learning, values
+from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import learning_rate
 from bfq.errors import BadInput
 from bfq.flow.maps import one_step
 from bfq.flow.meanflow import DISTRIBUTIONS, meanflow_loss
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
@@ -84,16 +84,12 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "flow_ratio", "discount", "critic_target_rate", "policy_target_rate")
+        check_common(self)
+        fractions(self, "flow_ratio")
         if self.architecture == "residual" and self.width % 2:
             raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
         one_of("time_rule", self.time_rule, DISTRIBUTIONS)
-        one_of("guidance", self.guidance, values.GUIDANCES)
-        one_of("backup_best", self.backup_best, values.BACKUPS)
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
         one_of("architecture", self.architecture, ARCHITECTURES)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:

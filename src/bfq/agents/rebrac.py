@@ -26,10 +26,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, every, learning_rate, towards
 from bfq.errors import BadInput
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS as POLICY_KINDS
 from bfq.nets.policies import Deterministic
@@ -66,10 +66,8 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
-        one_of("schedule", self.schedule, learning.SCHEDULES)
+        check_common(self)
         one_of("policy", self.policy, POLICY_KINDS)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 class State(NamedTuple):

@@ -38,11 +38,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.errors import BadInput
 from bfq.flow.shortcut import jump, levels, shortcut_losses
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
@@ -72,12 +72,9 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "critic_target_rate", "policy_target_rate")
+        check_common(self)
         if self.flow_steps < 2 or self.flow_steps.bit_count() != 1:
             raise BadInput(f"flow_steps must be a power of two from 2 on, not {self.flow_steps}.")
-        one_of("aggregation", self.aggregation, values.AGGREGATIONS)
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic", self.critic, CRITIC_KINDS)
 
 
 class Networks(NamedTuple):

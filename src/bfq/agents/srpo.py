@@ -31,11 +31,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.schedules import vp_sde
 from bfq.errors import BadInput
-from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.critic import Critics, Value
 from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic
@@ -80,9 +80,7 @@ class Config:
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
-        fractions(self, "discount", "expectile", "critic_target_rate")
-        one_of("schedule", self.schedule, learning.SCHEDULES)
-        one_of("critic", self.critic, CRITIC_KINDS)
+        check_common(self)
         ends = (0, *phase_ends(self), self.steps)
         if any(begin == end for begin, end in pairwise(ends)):
             raise BadInput(f"{self.steps} steps are too few for three phases: each needs at least one.")

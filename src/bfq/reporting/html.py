@@ -2,12 +2,16 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 
 from bfq.reporting import prose
-from bfq.reporting.figures import learning_curves, losses
+from bfq.reporting.figures import joined, learning_curves, losses
 from bfq.reporting.markup import Markup, tag
 from bfq.reporting.runs import Run
+from bfq.reporting.score_figure import score_figure
+from bfq.reporting.standing_tables import POOLED
+from bfq.reporting.standings import Method, Standings, compares, standings
 from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import (
     ABSENT,
@@ -17,7 +21,6 @@ from bfq.reporting.tables import (
     ScoreRow,
     ScoreTable,
     aggregates,
-    comparison,
     decimals,
     interval_text,
     number_text,
@@ -30,6 +33,13 @@ from bfq.reporting.tables import (
 HEAD = ("Return", "Normalised score", "Seeds", "Training")
 CURVES = "Bold: mean over seeds. Shaded: its 95% interval. Faint: each seed. Dashed: mean return of the data."
 FRAMES = "The beginning of the first episode of the first member, after training."
+SCORES = (
+    "Large dot: mean over seeds. Line: its 95% interval, with an arrow where it leaves the panel. "
+    "Small dots: the seeds. Dashed: the data. Learning curves have the same colours."
+)
+TOGETHER = (
+    "Lines: mean over seeds. Shaded, where they are few: its 95% interval. Dashed: mean return of the data."
+)
 LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
 
 
@@ -55,12 +65,20 @@ def page(title: str, *parts: Markup) -> str:
 
 
 def comparison_section(runs: Sequence[Run], title: str) -> Markup:
-    """All runs in one table, and where each is told in full."""
+    """All methods task by task, best first, and where each run is told in full."""
     links = [
         tag("li", tag("a", f"{run.title} on {run.task}", href=f"#run-{place}"), f" from {run.folder}")
         for place, run in enumerate(runs, 1)
     ]
-    parts = [tag("h1", title), *_scores(comparison(runs), with_task=True), *_over_tasks(aggregates(runs))]
+    tables = standings(runs)
+    together = any(joined([run for run in runs if run.task == table.task]) for table in tables)
+    parts = [
+        tag("h1", title),
+        *(part for table in tables for part in (tag("h3", table.title), *_scores(_ranking(table)))),
+        *_over_tasks(aggregates(runs)),
+        *figure("Scores", score_figure(runs), SCORES),
+        *figure("Learning curves", learning_curves(*runs) if together else None, TOGETHER),
+    ]
     return tag("section", *parts, tag("h3", "Runs"), tag("ul", *links), class_="comparison")
 
 
@@ -73,6 +91,7 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
         tiles(table),
         tag("h3", table.title),
         *_scores(table),
+        *figure("Scores", score_figure([run]) if compares([run]) else None, SCORES),
         *figure("The policy at work", run.frames, FRAMES),
         *figure("Learning curves", learning_curves(run), CURVES),
         *figure("Training", losses(run), LOSSES),
@@ -132,18 +151,31 @@ def _tile(row: ScoreRow, note: str) -> Markup:
     return tag("div", *lines, *([tag("span", note)] if note else []), class_=f"tile {row.kind}")
 
 
-def _scores(table: ScoreTable, with_task: bool = False) -> list[Markup]:
-    head = ("", *(("Task",) if with_task else ()), *HEAD)
-    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
-    body = tag("tbody", *(_score_row(row, head[1:], with_task) for row in table.rows))
+def _ranking(table: Standings) -> ScoreTable:
+    """The data, then the methods, best first, each with what sets it apart."""
+    methods = [
+        replace(method.row, kind="method", overrides=_notes(table, method)) for method in table.methods
+    ]
+    return ScoreTable(table.title, (*table.data, *methods))
+
+
+def _notes(table: Standings, method: Method) -> str:
+    updates = prose.counted(method.run.steps, "update") if table.updates_differ else ""
+    acting = prose.acting(method.run) if table.acting_differs else ""
+    return ", ".join(filter(None, (method.group.label, method.folder, updates, acting)))
+
+
+def _scores(table: ScoreTable) -> list[Markup]:
+    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in ("", *HEAD))))
+    body = tag("tbody", *(_score_row(row) for row in table.rows))
     return [tag("table", top, body, class_="scores"), tag("p", f"{CAPTION}.", class_="quiet small")]
 
 
-def _score_row(row: ScoreRow, head: Sequence[str], with_task: bool) -> Markup:
+def _score_row(row: ScoreRow) -> Markup:
     name = tag("th", *_lines([row.name, row.overrides]), scope="row")
     scores = [tag("div", *_lines(stacked(summary, unit))) for unit, summary in row.scores]
-    cells = [*([row.task] if with_task else []), *scores, seeds_text(row), seconds_text(row)]
-    columns = [tag("td", cell, data_label=label) for label, cell in zip(head, cells, strict=True)]
+    cells = [*scores, seeds_text(row), seconds_text(row)]
+    columns = [tag("td", cell, data_label=label) for label, cell in zip(HEAD, cells, strict=True)]
     return tag("tr", name, *columns, class_=row.kind)
 
 
@@ -158,9 +190,6 @@ def _over_tasks(methods: Sequence[Aggregate]) -> list[Markup]:
     told = {
         f"{each.name}, {each.tasks} tasks": f"{number_text(each.mean, 1)} "
         f"[{number_text(each.interval.low, 1)}, {number_text(each.interval.high, 1)}]"
-        for each in methods
+        for each in sorted(methods, key=lambda each: each.mean, reverse=True)
     }
-    words = (
-        "Interquartile mean of the normalised scores of all seeds, with a 95% stratified bootstrap interval."
-    )
-    return [tag("h3", "Over tasks"), facts(told), tag("p", words, class_="quiet small")]
+    return [tag("h3", "Over tasks"), facts(told), tag("p", POOLED, class_="quiet small")]

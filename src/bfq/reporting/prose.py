@@ -37,6 +37,20 @@ def protocol(run: Run) -> str:
     )
 
 
+def acting(run: Run) -> str:
+    """How actions were chosen, in few words; what is not said is as usual."""
+    told = run.protocol
+    words = [counted(told["candidates"], "candidate")]
+    if told["candidates"] > 1 and told["selection"] != "argmax":
+        weight = f" of weight {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
+        words.append(f"{told['selection']}{weight}")
+    words += [f"noise × {told['temperature']:g}"] if told["temperature"] != 1 else []
+    words += [f"{told['policy']} policy"] if told["policy"] != "ema" else []
+    words += [counted(told["sampling_steps"], "network call")] if told.get("sampling_steps") else []
+    words += [f"{told['sampler']} sampler"] if told.get("sampler", "trained") != "trained" else []
+    return ", ".join(words)
+
+
 def data(run: Run) -> dict[str, str]:
     """Where the data come from and how they were changed."""
     told = run.data

@@ -1,4 +1,4 @@
-"""Run folders in; a page and its figure out."""
+"""Run folders in; a page, its figures and a table out."""
 
 import contextlib
 import os
@@ -10,11 +10,17 @@ from bfq.errors import BadInput
 from bfq.reporting.figures import learning_curves
 from bfq.reporting.html import report_page
 from bfq.reporting.runs import Run, read_run
+from bfq.reporting.score_figure import score_figure
+from bfq.reporting.standing_tables import markdown_comparison
+from bfq.reporting.standings import compares
 from bfq.reporting.tables import comparison, records
 
 
 def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
-    """Writes `report.html` and `learning_curves.png` (where there are curves) and tells what is in them."""
+    """Writes `report.html` and `learning_curves.png` (where there are curves) and tells what is in them.
+
+    Where there are several methods to compare, `scores.png` and `table.md` go beside them.
+    """
     if not folders:
         raise BadInput("a report needs at least one run folder.")
     runs = [read_run(folder) for folder in folders]
@@ -22,6 +28,9 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         "learning_curves.png": learning_curves(*runs),
         "report.html": report_page(runs).encode("utf-8", "replace"),  # JSON may hold half a character
     }
+    if compares(runs):
+        contents["scores.png"] = score_figure(runs)
+        contents["table.md"] = markdown_comparison(runs).encode("utf-8", "replace")
     written = [_write(out / name, content) for name, content in contents.items() if content is not None]
     return {
         "runs": [_identity(run) for run in runs],

@@ -19,6 +19,7 @@ from bfq.reporting.statistics import (
 
 ABSENT = "–"
 UNITS = {"normalized": "normalised score", "return": "return"}
+WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 
 
@@ -41,6 +42,10 @@ class ScoreRow:
         """Both scores with the names of their units."""
         return ("return", self.returns), ("normalized", self.normalized)
 
+    def score(self, unit: str) -> Summary | None:
+        """The score in a unit, where there is one."""
+        return dict(self.scores)[unit]
+
 
 @dataclass(frozen=True)
 class ScoreTable:
@@ -62,8 +67,8 @@ class Aggregate:
 
 def score_table(run: Run) -> ScoreTable:
     """The data, the baselines and the agent on the run's task."""
-    baselines = [row for baseline in run.baselines for row in _agent_rows(baseline, "baseline")]
-    return ScoreTable(_title(run), (_data_row(run), *baselines, *_agent_rows(run, "agent")))
+    baselines = [row for baseline in run.baselines for row in agent_rows(baseline, "baseline")]
+    return ScoreTable(table_title([run]), (data_row(run), *baselines, *agent_rows(run, "agent")))
 
 
 def comparison(runs: Sequence[Run]) -> ScoreTable:
@@ -94,17 +99,8 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
 def rich_table(run: Run) -> Table:
     """A run's scores for a terminal of 80 columns: the interval stands under its mean."""
     table = score_table(run)
-    drawn = Table(
-        title=Text(table.title, style="bold"),
-        caption=Text(CAPTION, style="dim italic"),
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        leading=1,
-        min_width=60,
-    )
-    drawn.add_column("", min_width=16)
-    for name in ("return", "normalised", "seeds", "training"):
-        drawn.add_column(name, justify="right", no_wrap=True)
+    drawn = empty_table(table.title, CAPTION, ("return", "normalised", "seeds", "training"))
+    drawn.leading, drawn.padding = 1, (0, 1, 0, 1)
     for row in table.rows:
         name = "\n".join(filter(None, (row.name, row.overrides)))
         scores = ("\n".join(stacked(summary, unit)) for unit, summary in row.scores)
@@ -114,17 +110,38 @@ def rich_table(run: Run) -> Table:
     return drawn
 
 
+def empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
+    """A table for a terminal: names at the left, these columns of numbers beside them."""
+    drawn = Table(
+        title=Text(title, style="bold"),
+        caption=Text(caption, style="dim italic"),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        min_width=60,
+    )
+    drawn.add_column("", min_width=16)
+    for name in columns:
+        drawn.add_column(name, justify="right", no_wrap=True)
+    return drawn
+
+
 def markdown(run: Run) -> str:
     """A run's scores as Markdown, one line a row."""
     table = score_table(run)
     head = ("", "return", "95% interval", "normalised", "95% interval", "seeds", "training")
-    lines = [_line(head), _line((":--", *["--:"] * (len(head) - 1)))]
+    cells = []
     for row in table.rows:
-        name = _escaped(f"{row.name} {row.overrides}".strip())
+        name = escaped(f"{row.name} {row.overrides}".strip())
         scores = [text for unit, s in row.scores for text in (mean_text(s, unit), interval_text(s, unit))]
         shown = f"**{name}**" if row.kind == "agent" else name
-        lines.append(_line((shown, *scores, seeds_text(row), seconds_text(row))))
-    return "\n".join([f"**{_escaped(table.title)}**", "", *lines, "", f"{CAPTION}.", ""])
+        cells.append((shown, *scores, seeds_text(row), seconds_text(row)))
+    return "\n".join([f"**{escaped(table.title)}**", "", *markdown_lines(head, cells), "", f"{CAPTION}.", ""])
+
+
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table: words are set left, numbers right."""
+    sides = (":--" if name in WORDS else "--:" for name in head)
+    return [_line(head), _line(sides), *(_line(row) for row in rows)]
 
 
 def records(table: ScoreTable) -> list[dict[str, Any]]:
@@ -196,16 +213,30 @@ def number_text(value: float, digits: int) -> str:
     return text if any(c in "123456789" for c in text) else text.removeprefix("−")
 
 
-def _title(run: Run) -> str:
-    if not run.scores:
-        return f"{run.task}: no simulator, so no scores"
-    episodes = run.protocol["episodes"]
-    words = "episode" if episodes == 1 else "episodes"
-    budget = f"{run.steps:,} updates, {episodes} {words} a seed"
-    return f"{run.task}: {budget}, {run.protocol['checkpoint']} checkpoint"
+def table_title(runs: Sequence[Run]) -> str:
+    """The task of the runs with what was spent on it."""
+    if not any(run.scores for run in runs):
+        return f"{runs[0].task}: no simulator, so no scores"
+    return f"{runs[0].task}: {budget(runs)}"
 
 
-def _data_row(run: Run) -> ScoreRow:
+def budget(runs: Sequence[Run]) -> str:
+    """Updates, episodes and the rule of the checkpoint, with both ends of what differs between the runs."""
+    checkpoints = " or ".join(dict.fromkeys(run.protocol["checkpoint"] for run in runs))
+    updates = ranged([run.steps for run in runs], "update")
+    episodes = ranged([run.protocol["episodes"] for run in runs], "episode")
+    return f"{updates}, {episodes} a seed, {checkpoints} checkpoint"
+
+
+def ranged(counts: Iterable[int], noun: str) -> str:
+    """One number of things, or from the least to the most of them."""
+    least, *_, most = sorted((*counts,) * 2)
+    number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{number} {noun}{'' if most == 1 else 's'}"
+
+
+def data_row(run: Run) -> ScoreRow:
+    """How good the data are from which a run learnt."""
     returns, normalized = (
         None if run.data[name] is None else summarise([run.data[name]])
         for name in ("return_mean", "normalized_mean")
@@ -213,7 +244,8 @@ def _data_row(run: Run) -> ScoreRow:
     return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
 
 
-def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
+def agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
+    """How good a run's agent is, a row a group."""
     for group in run.groups:
         returns, normalized = (_summary(run, name, group) for name in ("return", "normalized"))
         yield ScoreRow(
@@ -250,7 +282,7 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that cannot break out of a Markdown cell."""
     one_line = " ".join(text.split())
     return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)

@@ -1,0 +1,25 @@
+"""What cannot be, among the hyperparameters that agents call by the same names."""
+
+from typing import Any
+
+from bfq.agents import learning, values
+from bfq.agents.agent import fractions, one_of
+from bfq.nets.critic import KINDS as CRITIC_KINDS
+
+WORDS: dict[str, Any] = {
+    "schedule": learning.SCHEDULES,
+    "critic_schedule": learning.SCHEDULES,
+    "aggregation": values.AGGREGATIONS,
+    "guidance": values.GUIDANCES,
+    "backup_best": values.BACKUPS,
+    "critic": CRITIC_KINDS,
+}
+SHARES = ("discount", "expectile", "critic_target_rate", "policy_target_rate")
+
+
+def check_common(config: Any) -> None:
+    """Refuses words that are no choice, and shares, rates and discounts beyond 1."""
+    fractions(config, *(name for name in SHARES if hasattr(config, name)))
+    for name, choices in WORDS.items():
+        if hasattr(config, name):
+            one_of(name, getattr(config, name), choices)

@@ -1,0 +1,120 @@
+"""Scores of many methods as PNG bytes: a panel a task, a line a method, best first."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from bfq.reporting.drawing import (
+    DPI,
+    HAIR,
+    INK,
+    QUIET,
+    ROUND,
+    WIDTH,
+    agent_colours,
+    group_colour,
+    heading,
+    measured,
+    plain,
+    png,
+    style,
+)
+from bfq.reporting.runs import Run
+from bfq.reporting.standings import Method, Standings, standings
+from bfq.reporting.statistics import Summary
+from bfq.reporting.tables import ABSENT, decimals, number_text
+
+LINE, ABOVE, BELOW = 0.27, 0.78, 0.45  # inches: of a method, and over and under a panel
+LEFT, RIGHT = 0.37, 0.925  # where a panel begins and ends, of the figure's width
+NAME = 40  # characters of a name
+ROOM = 0.3  # how far intervals may reach beyond all seeds, of the seeds' own range
+
+
+def score_figure(runs: Sequence[Run]) -> bytes | None:
+    """The mean of each method with its 95% interval and its seeds; None where nothing was scored."""
+    tables = [table for table in standings(runs) if any(method.row.returns for method in table.methods)]
+    if not tables:
+        return None
+    colours = agent_colours(runs)
+    heights = [LINE * len(table.methods) for table in tables]
+    tall = sum(heights) + (ABOVE + BELOW) * len(tables)
+    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
+    top = tall
+    for table, height in zip(tables, heights, strict=True):
+        foot = top - ABOVE - height
+        axes = figure.add_axes((LEFT, foot / tall, RIGHT - LEFT, height / tall))
+        _draw_table(axes, table, colours)
+        top = foot - BELOW
+    return png(figure)
+
+
+def _draw_table(axes: Any, table: Standings, colours: dict[str, Any]) -> None:
+    style(axes, grid="x")
+    low, high = _limits(table)
+    axes.set(xlim=(low, high), ylim=(len(table.methods) - 0.4, -0.6), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
+    for place, method in enumerate(table.methods):
+        axes.axhline(place, color=HAIR, lw=0.8, zorder=0)
+        _draw_method(axes, place, method, table.unit, group_colour(method.run, method.group, colours))
+    for row in table.data:
+        score = row.score(table.unit)
+        if score:
+            axes.axvline(score.mean, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
+            axes.annotate(
+                f"Data  {_number(score, table.unit)}",
+                (score.mean, 1.0),
+                (0, 4),
+                axes.get_xaxis_transform(),
+                "offset points",
+                color=QUIET,
+                fontsize=9,
+                ha="center",
+            )
+    seeds = [len(method.group.places) for method in table.methods]
+    heading(axes, table.task, measured(table.unit, seeds), left=(0.02 - LEFT) / (RIGHT - LEFT), lift=13)
+
+
+def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any) -> None:
+    """The name, the interval, the seeds, their mean, and the mean as a number."""
+    left, right = axes.get_yaxis_transform(), axes.get_yaxis_transform()
+    name = plain(textwrap.shorten(method.name, NAME, placeholder=" …"))
+    axes.text(-0.03, place, name, color=INK, fontsize=9.5, ha="right", va="center", transform=left)
+    score = method.row.score(unit)
+    number = _number(score, unit) if score else ABSENT
+    axes.text(1.03, place, number, color=colour, fontsize=9, ha="left", va="center", transform=right)
+    if score is None:
+        return
+    if score.interval:
+        _draw_interval(axes, place, score.interval, colour)
+        values = method.run.scored(unit, method.group)
+        axes.plot(values, [place] * len(values), "o", color=colour, ms=3.6, alpha=0.85, mew=0, zorder=3)
+    axes.plot([score.mean], [place], "o", color=colour, ms=7.5, mec="white", mew=1.2, zorder=4)
+
+
+def _draw_interval(axes: Any, place: int, interval: Sequence[float], colour: Any) -> None:
+    """A line from end to end, with an arrow where it leaves the panel."""
+    low, high = axes.get_xlim()
+    axes.plot(interval, [place] * 2, color=colour, lw=2.0, alpha=0.4, zorder=2, solid_capstyle="round")
+    for gone, edge, arrow in ((interval[0] < low, low, "<"), (interval[1] > high, high, ">")):
+        if gone:
+            axes.plot([edge], [place], arrow, color=colour, ms=5, mew=0, clip_on=False, zorder=3)
+
+
+def _limits(table: Standings) -> tuple[float, float]:
+    """All seeds and the data, and the intervals as far as they do not squeeze everything else."""
+    scores = [score for row in table.rows if (score := row.score(table.unit))]
+    seeds = [value for m in table.methods for value in m.run.scored(table.unit, m.group)]
+    points = seeds + [score.mean for score in scores]
+    ends = [end for score in scores for end in score.interval or ()]
+    room = ROOM * (max(points) - min(points))
+    low = min([min(points), *(max(end, min(points) - room) for end in ends)])
+    high = max([max(points), *(min(end, max(points) + room) for end in ends)])
+    air = 0.03 * (high - low) or 0.5
+    return low - air, high + air
+
+
+def _number(score: Summary, unit: str) -> str:
+    return number_text(score.mean, decimals(score.mean, unit))
