@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bfq.agents import agent_names
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -53,10 +55,12 @@ def test_policies_rolled_out_anew_return_what_they_are_known_for():
 
 def test_the_checkerboard_table_and_its_promise():
     toy = json.loads((ROOT / "results" / "checkerboard" / "toy.json").read_text())
-    for method in ("fm", "bfq"):
+    names = {"fm": "FM", "ddpm": "DDPM", "consistency": "Consistency", "shortcut": "Shortcut",
+             "meanflow": "MeanFlow", "bfq": "BFQ"}  # fmt: skip
+    for method, name in names.items():
         for steps, row in toy[method].items():
             cells = (
-                f"{method.upper()} | {steps}",
+                f"{name} | {steps}",
                 f"{row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f}",
                 f"{100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8",
             )
@@ -66,6 +70,31 @@ def test_the_checkerboard_table_and_its_promise():
         assert bfq["energy_distance"] <= 1.5 * fm10["energy_distance"]
         assert bfq["energy_distance"] <= fm1["energy_distance"] / 20
         assert bfq["squares_covered"] == 8
+
+
+def test_the_table_of_agents():
+    """Every agent has its row, and every one with a value beats Gaussian behaviour cloning on the default."""
+    speed = {
+        (row["agent"], row["members"]): row["microseconds_per_update"]
+        for row in json.loads((ROOT / "benchmarks" / "agents_h200.json").read_text())
+    }
+    means = {}
+    for name in agent_names():
+        short, longer = (
+            json.loads((ROOT / "results" / "agents" / f"halfcheetah-{task}" / f"{name}.json").read_text())
+            for task in ("mini", "medium")
+        )
+        assert len(short["members"]) == len(longer["members"]) == 3
+        assert short["agent"] == longer["agent"] == name
+        means[name] = statistics.mean(short["scores"]["return"])
+        cells = [rounded(found["scores"]["return"]) for found in (short, longer)]
+        cells += [f"{speed[name, members]:.0f}" for members in (1, 6)]
+        assert f"| [{name}](docs/agents/{name}.md) | {' | '.join(cells)} |" in README
+    assert min(means, key=means.__getitem__) == "bc"
+
+
+def rounded(values: list[float]) -> str:
+    return f"{statistics.mean(values):.0f} ± {statistics.stdev(values):.0f}".replace("-", "−")
 
 
 def test_files_it_links_to_exist():
