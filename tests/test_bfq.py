@@ -8,6 +8,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, get_agent
 from bfq.agents import bfq as module
 from bfq.agents.agent import configure
+from bfq.flow.maps import one_step
 from bfq.training.population import Member, Program, initial_states, pack, populate
 
 AGENT = get_agent("bfq")
@@ -226,7 +227,8 @@ def test_the_bound_penalty_pulls_proposals_inside():
         return module.policy_loss(loud, state.critics.params, batch, jax.random.key(2), changed)[0]
 
     action_key = jax.random.split(jax.random.key(2), 3)[1]
-    proposed = module.propose(loud, batch.observations, action_key, config, 1.0)
+    noise = jax.random.normal(action_key, batch.actions.shape)
+    proposed = one_step(loud, noise, batch.observations)
     expected = jnp.maximum(proposed - 1, 0).mean() + jnp.maximum(-1 - proposed, 0).mean()
     assert expected > 0.1
     np.testing.assert_allclose(loss(2.0) - loss(0.0), 2.0 * expected, rtol=1e-3)

@@ -15,10 +15,15 @@ from rich.console import Console
 from scipy import stats
 
 from bfq.errors import BadInput
-from bfq.reporting.figures import learning_curves, losses, spread
+from bfq.reporting.figures import _panels, joined, learning_curves, losses
 from bfq.reporting.html import report_page
+from bfq.reporting.labels import spread
+from bfq.reporting.prose import acting
 from bfq.reporting.report import write_report
-from bfq.reporting.runs import read_run
+from bfq.reporting.runs import Run, read_run
+from bfq.reporting.score_figure import _limits, score_figure
+from bfq.reporting.standing_tables import markdown_comparison, rich_standings
+from bfq.reporting.standings import compares, standings
 from bfq.reporting.statistics import interquartile_mean, stratified_bootstrap, summarise, wilson
 from bfq.reporting.tables import (
     aggregates,
@@ -427,7 +432,166 @@ def test_methods_are_aggregated_over_tasks(make_run: Write) -> None:
     assert [row.task for row in comparison(runs).rows] == ["one"] * 3 + ["two"] * 3
 
 
+# Standings
+
+
+def many(make_run: Write, count: int = 3, **changes: Any) -> list[Run]:
+    """Runs of one task, an agent each, the later the better."""
+    return [
+        read_run(
+            make_run(
+                f"run{k}",
+                (50.0 + k, 52.0 + k),
+                agent=f"agent{k}",
+                title=f"Method number {k}",
+                with_baseline=False,
+                **changes,
+            )
+        )
+        for k in range(count)
+    ]
+
+
+def compared(runs: list[Run], width: int = 80) -> str:
+    written = io.StringIO()
+    for table in standings(runs):
+        Console(width=width, file=written).print(rich_standings(table))
+    return written.getvalue()
+
+
+def test_methods_stand_best_first_under_the_data(make_run: Write) -> None:
+    runs = many(make_run)
+    (table,) = standings(runs)
+    assert [method.run.agent for method in table.methods] == ["agent2", "agent1", "agent0"]
+    assert (table.unit, table.updates_differ, table.acting_differs) == ("normalized", False, False)
+    text = compared(runs)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    places = [text.index(name) for name in ("Data", "number 2", "number 1", "number 0", "best first")]
+    assert places == sorted(places)
+    assert "10,000 updates, 20 episodes a seed, last checkpoint" in text
+    assert "53.0 ± 1.4" in text
+
+
+def test_updates_have_a_column_where_they_differ(make_run: Write) -> None:
+    long = read_run(make_run("long", steps=1_000_000, title="A" * 40, with_baseline=False))
+    text = compared([*many(make_run), long])
+    assert "10,000 to 1,000,000 updates" in " ".join(text.split())
+    assert "training updates Data" in " ".join(text.replace("─", "").split())
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+
+
+def test_shared_baselines_stand_once_and_namesakes_are_told_apart(make_run: Write) -> None:
+    one, two = read_run(make_run("one")), read_run(make_run("two", (90.0, 91.0)))
+    (table,) = standings([one, two])
+    assert len(table.data) == 1
+    assert sorted(method.name for method in table.methods) == [
+        "Behaviour cloning one",
+        "Behaviour cloning two",
+        "Bootstrapped Flow Q-Learning one",
+        "Bootstrapped Flow Q-Learning two",
+    ]
+    (table,) = standings([one, read_run(make_run("again", agent="other", title="Other"))])
+    assert [method.name for method in table.methods].count("Behaviour cloning") == 1
+
+
+def test_one_method_without_a_norm_orders_all_by_return(make_run: Write) -> None:
+    plain = read_run(make_run("plain", (99.0, 98.0), with_reference=False, with_baseline=False, agent="x"))
+    (table,) = standings([*many(make_run), plain])
+    assert table.unit == "return"
+    assert table.methods[0].run is plain
+    assert (score_figure([*many(make_run, 0), plain]) or b"").startswith(PNG)
+
+
+def test_markdown_of_a_comparison(make_run: Write) -> None:
+    runs = many(make_run, 2)
+    told = result([], None)["protocol"]
+    chosen = told | {"candidates": 10, "temperature": 0.5}
+    text = markdown_comparison(runs)
+    assert "acting by 1 candidate;" in text
+    assert "2 seeds, 10,000 updates, 20 episodes a seed, last checkpoint" in text
+    other = read_run(make_run("other", title=HOSTILE, with_baseline=False, protocol=chosen))
+    text = markdown_comparison([*runs, other])
+    assert "10 candidates, noise × 0.5 |" in text
+    assert "| 1 candidate |" in text
+    lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 6
+    assert {line.count("|") for line in lines} == {9}
+    two = read_run(make_run("two", task="two", agent="agent0", title="Method number 0", with_baseline=False))
+    assert "## Over tasks" in markdown_comparison([*runs, two])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ({}, "1 candidate"),
+        (
+            {"candidates": 50, "selection": "softmax", "softmax_weight": 5.0},
+            "50 candidates, softmax of weight 5",
+        ),
+        ({"policy": "online", "temperature": 0.5}, "1 candidate, noise × 0.5, online policy"),
+        ({"sampling_steps": 5, "sampler": "ddim"}, "1 candidate, 5 network calls, ddim sampler"),
+    ],
+)
+def test_acting_in_few_words(make_run: Write, protocol: dict[str, Any], words: str) -> None:
+    told = result([], None)["protocol"] | protocol
+    assert acting(read_run(make_run(protocol=told, with_baseline=False))) == words
+
+
 # Figures
+
+
+def test_runs_that_differ_in_the_agent_share_a_panel(make_run: Write) -> None:
+    runs = many(make_run, 8)
+    (panel,) = _panels(runs)
+    assert joined(runs)
+    assert panel.crowded
+    assert [curve.name for curve in panel.curves[-2:]] == ["Method number 6", "Method number 7"]
+    assert len({curve.colour for curve in panel.curves}) == 8
+    assert (learning_curves(*runs) or b"").startswith(PNG)
+    assert (score_figure(runs) or b"").startswith(PNG)
+
+
+def test_sweeps_and_repeated_agents_keep_a_panel_a_run(make_run: Write) -> None:
+    runs = many(make_run, 2)
+    sweep = read_run(make_run("sweep", (50.0,), etas=(0.1, 0.2), with_baseline=False))
+    assert len(_panels([*runs, sweep])) == 3
+    assert len(_panels([runs[0], runs[0]])) == 1  # the same folder twice
+    again = read_run(make_run("again", agent="agent0", with_baseline=False))
+    assert len(_panels([runs[0], again])) == 2
+    assert (score_figure([*runs, sweep]) or b"").startswith(PNG)
+
+
+def test_wide_intervals_do_not_squeeze_the_scores(make_run: Write) -> None:
+    wide = read_run(make_run("wide", (40.0, 60.0), with_baseline=False))
+    (table,) = standings([wide])
+    low, high = _limits(table)
+    assert 30.0 < low < 40.0 < 60.0 < high < 70.0  # the interval itself reaches from −77 to 177
+
+
+def test_no_scores_draw_no_scores(make_run: Write) -> None:
+    folder = make_run(with_baseline=False)
+    path = folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": None}))
+    run = read_run(folder)
+    assert score_figure([run, run]) is None
+    assert "no simulator" in markdown_comparison([run, run]) + compared([run, run])
+
+
+def test_a_run_with_many_baselines_is_a_comparison(make_run: Write, tmp_path: Path) -> None:
+    folder = make_run()
+    for name in ("b", "c"):
+        told = json.loads((folder / "baselines" / "bc" / "result.json").read_text()) | {
+            "agent": name,
+            "title": name,
+        }
+        write(folder / "baselines" / name, told, rows(6, [50.0] * 6, normalized=True))
+    run = read_run(folder)
+    assert compares([run])
+    told = write_report([folder], tmp_path / "out")
+    assert [Path(name).name for name in told["files"][2:]] == ["scores.png", "table.md"]
+    page = checked((tmp_path / "out" / "report.html").read_text())
+    assert [name for name, _ in page.elements].count("img") == 3
 
 
 def test_figures_are_png_and_repeat(make_run: Write) -> None:
@@ -476,6 +640,12 @@ def test_labels_move_apart_as_little_as_they_can() -> None:
     places = spread([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1])
     gaps = np.diff(places)
     assert (gaps >= np.asarray([0.15, 0.15, 0.1]) - 1e-9).all()
+
+
+def test_labels_stay_between_floor_and_title() -> None:
+    assert spread([0.0, 0.98, 1.0], [0.1] * 3) == pytest.approx([0.05, 0.85, 0.95])
+    crowd = spread([0.9] * 10, [0.1] * 10)
+    assert crowd == pytest.approx(np.arange(0.05, 1.0, 0.1))
 
 
 # The page
@@ -569,6 +739,13 @@ def test_several_runs_are_compared_on_one_page(make_run: Write, tmp_path: Path) 
     ids = {f"#{attributes['id']}" for _, attributes in checker.elements if attributes.get("id")}
     assert anchors == ids == {"#run-1", "#run-2"}
     assert len(told["rows"]) == 6
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "learning_curves.png",
+        "report.html",
+        "scores.png",
+        "table.md",
+    }
+    assert [name for name, _ in checker.elements].count("img") == 5  # two a run, and their scores
 
 
 def test_a_run_without_curves_has_a_page_only(make_run: Write, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def improve(
     policy_loss: Callable[[Any, Critics], tuple[Array, Metrics]],
     config: Config,
     rates: tuple[Number, Number],
-    weight_decay: Number = 0.0,
+    weight_decay: float = 0.0,
 ) -> tuple[State, Metrics]:
     """Critics, then the policy with the new critics, then both targets; `rates` of policy and critics.
 

@@ -11,7 +11,7 @@ import math
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -79,6 +79,8 @@ def check_acting(agent: Agent, acting: Acting) -> None:
 
 
 C = TypeVar("C")
+# A number that is the same for all members, so that at 0 what it governs need not be computed.
+Fixed = Annotated[float, "fixed"]
 LARGEST = 2**31  # counts are 32-bit on the device
 
 
@@ -116,8 +118,8 @@ def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
 
     No hyperparameter is negative; counts and sizes begin at 1, except those that say when something starts.
     """
-    if kind in (int, float):
-        return _number(agent, name, value, kind)
+    if kind in (int, float, Fixed):
+        return _number(agent, name, value, int if kind is int else float)
     if not isinstance(value, kind):
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     return value
@@ -151,12 +153,16 @@ def one_of(name: str, value: str, choices: Any) -> None:
         raise unknown(name, value, choices)
 
 
+def _files() -> list[str]:
+    """The modules of this package, agents and others, without importing them."""
+    return [module.name for module in pkgutil.iter_modules(importlib.import_module("bfq.agents").__path__)]
+
+
 @cache
 def _registry() -> dict[str, Agent]:
-    package = importlib.import_module("bfq.agents")
-    found = (importlib.import_module(f"bfq.agents.{m.name}") for m in pkgutil.iter_modules(package.__path__))
-    agents = [module.AGENT for module in found if hasattr(module, "AGENT")]
-    return {agent.name: agent for agent in agents}
+    """Every agent by its name, which is that of its file."""
+    modules = ((name, importlib.import_module(f"bfq.agents.{name}")) for name in _files())
+    return {name: module.AGENT for name, module in modules if hasattr(module, "AGENT")}
 
 
 def agent_names() -> list[str]:
@@ -165,7 +171,9 @@ def agent_names() -> list[str]:
 
 
 def get_agent(name: str) -> Agent:
-    """The agent of that name, or a sentence with the nearest one."""
-    if name not in _registry():
+    """The agent of that name, or a sentence with the nearest one; no other agent is imported for it."""
+    module = importlib.import_module(f"bfq.agents.{name}") if name in _files() else None
+    if not hasattr(module, "AGENT"):
         raise unknown("agent", name, _registry())
-    return _registry()[name]
+    agent: Agent = module.AGENT
+    return agent

@@ -24,11 +24,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.agents.learning import learning_rate
 from bfq.errors import BadInput
-from bfq.flow.maps import TimeRule, bootstrap_loss, one_step
+from bfq.flow.maps import TimeRule, ask, bootstrap, full_span, one_step
 from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
@@ -48,7 +48,7 @@ class Config:
     time_rule: str = (
         "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
     )
-    full_span_share: float = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
+    full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
     preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
 
     # Value
@@ -62,9 +62,9 @@ class Config:
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
-    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
-    bound_penalty: float = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
+    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    bound_penalty: Fixed = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
 
     # Targets
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -103,18 +103,6 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return actor_critic.begin(policy, critic_key, spec, config)
 
 
-def propose(
-    policy: VelocityNet,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    temperature: float,
-) -> Float[Array, "b a"]:
-    """π_θ(ε, 0, 1; s), ε ~ temperature · N(0, I): one network call, not yet clipped."""
-    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
-    return one_step(policy, noise, observations, config.preconditioned)
-
-
 def sample(
     policy: VelocityNet,
     observations: Float[Array, "b s"],
@@ -122,8 +110,9 @@ def sample(
     config: Config,
     temperature: float,
 ) -> Float[Array, "b a"]:
-    """a = clip(π_θ(ε, 0, 1; s), −1, 1)."""
-    return jnp.clip(propose(policy, observations, key, config, temperature), -1.0, 1.0)
+    """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
+    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
+    return jnp.clip(one_step(policy, noise, observations, config.preconditioned), -1.0, 1.0)
 
 
 def critic_loss(
@@ -142,7 +131,7 @@ def policy_loss(
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     times = TimeRule(config.time_rule, config.max_offset, config.full_span_share)
-    bc_loss, parts = bootstrap_loss(
+    wanted = bootstrap(
         policy,
         batch.actions,
         batch.observations,
@@ -152,11 +141,17 @@ def policy_loss(
         times,
         config.preconditioned,
     )
-    proposed = propose(policy, batch.observations, action_key, config, temperature=1.0)
+    noise = jax.random.normal(action_key, batch.actions.shape)
+    # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
+    *answers, displacement = ask(
+        policy, wanted.boundary.query, wanted.composition.query, full_span(noise, batch.observations)
+    )
+    bc_loss, parts = wanted.loss(*answers)
+    proposed = noise - displacement
     q = critics(batch.observations, jnp.clip(proposed, -1.0, 1.0))
-    value = values.guidance(q, critic_key, config.guidance)
-    beyond = jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
-    loss = bc_loss - config.eta * value + config.bound_penalty * beyond
+    loss = bc_loss - config.eta * values.guidance(q, critic_key, config.guidance)
+    if config.bound_penalty:
+        loss += config.bound_penalty * jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
 
 

@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Step, learning_rate
 from bfq.diffusion.consistency import (
@@ -72,8 +72,8 @@ class Config:
     learning_rate: float = 3e-4  # Adam, for the policy
     critic_learning_rate: float = 3e-4  # Adam, for the critics
     schedule: str = "constant"  # constant | cosine to 0 over `steps` | warmup_cosine
-    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
     critic_target_rate: float = 0.005  # ρ for φ′

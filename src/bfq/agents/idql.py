@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.denoising import noise_loss
@@ -63,7 +63,7 @@ class Config:
     learning_rate: float = 3e-4  # of all networks
     schedule: str = "cosine"  # of the behaviour, over `steps`
     critic_schedule: str = "cosine"  # of V and Q, counted in their own updates
-    weight_decay: float = 0.01  # of the behaviour alone: PyTorch's AdamW
+    weight_decay: Fixed = 0.01  # of the behaviour alone: PyTorch's AdamW
     critic_target_rate: float = 0.005  # ρ for φ′, at each update of the critics
     policy_target_rate: float = 1e-4  # ρ for θ′, at each update
 

@@ -49,20 +49,28 @@ def descend(
     state: Learner,
     loss: Callable[[Any], tuple[Array, T]],
     rate: Number,
-    clip_norm: Number = 0.0,
-    weight_decay: Number = 0.0,
+    clip_norm: float = 0.0,
+    weight_decay: float = 0.0,
 ) -> tuple[Learner, Float[Array, ""], T]:
     """One Adam step on `loss(params) -> (value, extra)`.
 
     `clip_norm` > 0 bounds the gradient's norm; `weight_decay` shrinks the parameters apart from it (AdamW).
     """
     (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
-    norm = optax.tree.norm(gradient)
-    factor = jnp.where((clip_norm > 0) & (norm > clip_norm), clip_norm / jnp.maximum(norm, 1e-12), 1.0)
-    gradient = jax.tree.map(lambda g: factor * g, gradient)
+    if clip_norm:
+        gradient = _bounded(gradient, clip_norm)
     direction, moments = _adam.update(gradient, state.moments)
-    params = jax.tree.map(lambda p, d: p - rate * (d + weight_decay * p), state.params, direction)
+    if weight_decay:
+        direction = jax.tree.map(lambda d, p: d + weight_decay * p, direction, state.params)
+    params = jax.tree.map(lambda p, d: p - rate * d, state.params, direction)
     return Learner(params, moments), value, extra
+
+
+def _bounded(gradient: T, most: float) -> T:
+    """The gradient, shortened to a norm of `most` where it is longer."""
+    norm = optax.tree.norm(gradient)
+    factor = jnp.where(norm > most, most / jnp.maximum(norm, 1e-12), 1.0)
+    return jax.tree.map(lambda g: factor * g, gradient)
 
 
 def towards(target: T, online: T, rate: Number) -> T:

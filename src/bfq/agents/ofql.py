@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.agents.learning import learning_rate
 from bfq.errors import BadInput
@@ -63,8 +63,8 @@ class Config:
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
-    clip_norm: float = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: float = 0.0  # bound on the critics' gradient norm; 0: none
+    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
     critic_target_rate: float = 0.005  # ρ for φ′

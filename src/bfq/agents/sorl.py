@@ -38,7 +38,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.errors import BadInput
@@ -61,7 +61,7 @@ class Config:
     aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
     learning_rate: float = 1e-4  # Adam
     schedule: str = "constant"  # constant | cosine
-    clip_norm: float = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
+    clip_norm: Fixed = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
     critic_target_rate: float = 0.005  # ρ for φ′
     policy_target_rate: float = 0.005  # ρ for θ′
     width: int = 512  # units of a hidden layer of the policy

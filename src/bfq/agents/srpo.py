@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.schedules import vp_sde
@@ -68,7 +68,7 @@ class Config:
     # Optimisation
     learning_rate: float = 3e-4  # of all networks
     schedule: str = "cosine"  # of the policy, over its own phase; the others are constant
-    weight_decay: float = 0.01  # of the behaviour alone: PyTorch's AdamW
+    weight_decay: Fixed = 0.01  # of the behaviour alone: PyTorch's AdamW
 
     # Networks
     width: int = 256  # units of a hidden layer of the policy, and of the behaviour's residual stream

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.flow.path import conditional_velocity, noisy_action
@@ -21,7 +22,7 @@ class TimeRule(NamedTuple):
 
     rule: str = "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
     max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
-    full_span_share: Number = 0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
+    full_span_share: float = 0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
 
 
 def displacement(
@@ -59,6 +60,78 @@ def one_step(
     return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
 
 
+class Query(NamedTuple):
+    """Rows on which a network is called."""
+
+    x: Float[Array, "b a"]
+    r: Float[Array, " b"]
+    t: Float[Array, " b"]
+    observation: Float[Array, "b s"]
+
+
+class Question(NamedTuple):
+    """A call of the network and what is wanted of it: scale · v_θ(x, r, t; s) = target, without gradient."""
+
+    query: Query
+    scale: Float[Array, " b"]
+    target: Float[Array, "b a"]
+
+    def error(self, output: Float[Array, "b a"]) -> Float[Array, ""]:
+        """E ‖scale · v_θ − target‖² (mean over action dimensions)."""
+        return jnp.square(self.scale[:, None] * output - self.target).mean()
+
+
+def ask(velocity: Velocity, *queries: Query) -> list[Float[Array, "_ a"]]:
+    """The network's answer to each query, from one call: one large product is faster than several small."""
+    rows = [jnp.concatenate(parts) for parts in zip(*queries, strict=True)]
+    ends = np.cumsum([len(query.t) for query in queries])[:-1]
+    return jnp.split(velocity(*rows), ends)
+
+
+def full_span(noise: Float[Array, "b a"], observation: Float[Array, "b s"]) -> Query:
+    """The call that acts, (r, t) = (0, 1): its answer is the whole displacement from noise to action."""
+    return Query(noise, jnp.zeros(len(noise)), jnp.ones(len(noise)), observation)
+
+
+def boundary_question(
+    action: Float[Array, "b a"],
+    noise: Float[Array, "b a"],
+    r: Float[Array, " b"],
+    t: Float[Array, " b"],
+    observation: Float[Array, "b s"],
+    preconditioned: bool = True,
+) -> Question:
+    """v_θ(a_t, r, t; s) = ε − a for r within Δ_max of t.
+
+    Without preconditioning the same condition on the map: π_θ(a_t, r, t) = a_t − (t − r)(ε − a).
+    """
+    target = conditional_velocity(action, noise)
+    if not preconditioned:
+        target = (t - r)[..., None] * target
+    return Question(Query(noisy_action(action, noise, t), r, t, observation), jnp.ones_like(t), target)
+
+
+def composition_question(
+    velocity: Velocity,
+    action: Float[Array, "b a"],
+    noise: Float[Array, "b a"],
+    r: Float[Array, " b"],
+    m: Float[Array, " b"],
+    t: Float[Array, " b"],
+    observation: Float[Array, "b s"],
+    preconditioned: bool = True,
+) -> Question:
+    """π_θ(a_t, r, t; s) = sg π_θ(π_θ(a_t, m, t; s), r, m; s), written for the displacement a_t − π_θ.
+
+    The two nested calls use the online parameters and carry no gradient.
+    """
+    a_t = noisy_action(action, noise, t)
+    a_m = flow_map(velocity, a_t, m, t, observation, preconditioned)
+    a_r = flow_map(velocity, a_m, r, m, observation, preconditioned)
+    scale = t - r if preconditioned else jnp.ones_like(t)
+    return Question(Query(a_t, r, t, observation), scale, jax.lax.stop_gradient(a_t - a_r))
+
+
 def boundary_loss(
     velocity: Velocity,
     action: Float[Array, "b a"],
@@ -68,16 +141,9 @@ def boundary_loss(
     observation: Float[Array, "b s"],
     preconditioned: bool = True,
 ) -> Float[Array, ""]:
-    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t (mean over action dimensions).
-
-    Without preconditioning the same condition on the map: ‖π_θ(a_t, r, t) − (a_t − (t − r)(ε − a))‖².
-    """
-    a_t = noisy_action(action, noise, t)
-    output = velocity(a_t, r, t, observation)
-    target = conditional_velocity(action, noise)
-    if not preconditioned:
-        target = (t - r)[..., None] * target
-    return jnp.square(output - target).mean()
+    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t."""
+    wanted = boundary_question(action, noise, r, t, observation, preconditioned)
+    return wanted.error(velocity(*wanted.query))
 
 
 def composition_loss(
@@ -90,18 +156,26 @@ def composition_loss(
     observation: Float[Array, "b s"],
     preconditioned: bool = True,
 ) -> Float[Array, ""]:
-    """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖² (mean over action dimensions).
-
-    The two nested calls use the online parameters and carry no gradient.
-    """
-    a_t = noisy_action(action, noise, t)
-    a_m = flow_map(velocity, a_t, m, t, observation, preconditioned)
-    a_r = flow_map(velocity, a_m, r, m, observation, preconditioned)
-    direct = flow_map(velocity, a_t, r, t, observation, preconditioned)
-    return jnp.square(direct - jax.lax.stop_gradient(a_r)).mean()
+    """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖²."""
+    wanted = composition_question(velocity, action, noise, r, m, t, observation, preconditioned)
+    return wanted.error(velocity(*wanted.query))
 
 
-def bootstrap_loss(
+class Bootstrap(NamedTuple):
+    """The two questions of L_BC, drawn for a batch, and the weight of the first."""
+
+    boundary: Question
+    composition: Question
+    weight: Number  # λ, or ξ ~ Bernoulli(λ)
+
+    def loss(self, *answers: Float[Array, "_ a"]) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """(1 − λ) L_comp + λ L_bnd, with both parts."""
+        bnd, comp = self.boundary.error(answers[0]), self.composition.error(answers[1])
+        parts = {"boundary_loss": bnd, "composition_loss": comp}
+        return self.weight * bnd + (1.0 - self.weight) * comp, parts
+
+
+def bootstrap(
     velocity: Velocity,
     action: Float[Array, "b a"],
     observation: Float[Array, "b s"],
@@ -110,8 +184,8 @@ def bootstrap_loss(
     mixing: str,
     times: TimeRule,
     preconditioned: bool = True,
-) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """L_BC = (1 − λ) L_comp + λ L_bnd, estimated in one of three ways with the same expectation.
+) -> Bootstrap:
+    """Draws what L_BC = (1 − λ) L_comp + λ L_bnd asks, in one of three ways with the same expectation.
 
     - "split": half of the batch estimates L_bnd, the other half L_comp, weighted λ and 1 − λ. At the
       paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so λ may differ by member.
@@ -124,16 +198,28 @@ def bootstrap_loss(
     anchored, composed = (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
 
     r, t = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
-    bnd = boundary_loss(
-        velocity, action[anchored], noise[anchored], r, t, observation[anchored], preconditioned
-    )
+    bnd = boundary_question(action[anchored], noise[anchored], r, t, observation[anchored], preconditioned)
     spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
     spans = with_full_spans(span_key, spans, times.full_span_share)
-    comp = composition_loss(
+    comp = composition_question(
         velocity, action[composed], noise[composed], *spans, observation[composed], preconditioned
     )
-
     weight = boundary_ratio
     if mixing == "update":
         weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
-    return weight * bnd + (1.0 - weight) * comp, {"boundary_loss": bnd, "composition_loss": comp}
+    return Bootstrap(bnd, comp, weight)
+
+
+def bootstrap_loss(
+    velocity: Velocity,
+    action: Float[Array, "b a"],
+    observation: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    boundary_ratio: Number,
+    mixing: str,
+    times: TimeRule,
+    preconditioned: bool = True,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """L_BC = (1 − λ) L_comp + λ L_bnd, and both parts."""
+    wanted = bootstrap(velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned)
+    return wanted.loss(*ask(velocity, wanted.boundary.query, wanted.composition.query))

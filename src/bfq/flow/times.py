@@ -47,8 +47,10 @@ COMPOSITION_TIMES: dict[str, Callable[[PRNGKeyArray, int, Number], Times]] = {
 }
 
 
-def with_full_spans(key: PRNGKeyArray, times: Times, share: Number) -> Times:
+def with_full_spans(key: PRNGKeyArray, times: Times, share: float) -> Times:
     """Moves a share of the draws to (r, t) = (0, 1), the pair that acts, m keeping its place between them."""
+    if share == 0.0:
+        return times
     r, m, t = times
     fraction = jnp.where(t > r, (m - r) / jnp.where(t > r, t - r, 1.0), 0.5)
     moved = jax.random.uniform(key, t.shape) < share

@@ -75,8 +75,8 @@ def comparison_section(runs: Sequence[Run], title: str) -> Markup:
     parts = [
         tag("h1", title),
         *(part for table in tables for part in (tag("h3", table.title), *_scores(_ranking(table)))),
-        *_over_tasks(aggregates(runs)),
         *figure("Scores", score_figure(runs), SCORES),
+        *_over_tasks(aggregates(runs)),
         *figure("Learning curves", learning_curves(*runs) if together else None, TOGETHER),
     ]
     return tag("section", *parts, tag("h3", "Runs"), tag("ul", *links), class_="comparison")
@@ -162,7 +162,7 @@ def _ranking(table: Standings) -> ScoreTable:
 def _notes(table: Standings, method: Method) -> str:
     updates = prose.counted(method.run.steps, "update") if table.updates_differ else ""
     acting = prose.acting(method.run) if table.acting_differs else ""
-    return ", ".join(filter(None, (method.group.label, method.folder, updates, acting)))
+    return ", ".join(filter(None, (method.notes, updates, acting)))
 
 
 def _scores(table: ScoreTable) -> list[Markup]:

@@ -28,8 +28,8 @@ from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import ABSENT, decimals, number_text
 
 LINE, ABOVE, BELOW = 0.27, 0.78, 0.45  # inches: of a method, and over and under a panel
-LEFT, RIGHT = 0.37, 0.925  # where a panel begins and ends, of the figure's width
-NAME = 40  # characters of a name
+LEFT, RIGHT = 0.37, 0.9  # where a panel begins and ends, of the figure's width
+NAME, NOTED = 38, 34  # characters of a name, and of one with notes, whose letters are wider
 ROOM = 0.3  # how far intervals may reach beyond all seeds, of the seeds' own range
 
 
@@ -74,17 +74,16 @@ def _draw_table(axes: Any, table: Standings, colours: dict[str, Any]) -> None:
                 ha="center",
             )
     seeds = [len(method.group.places) for method in table.methods]
-    heading(axes, table.task, measured(table.unit, seeds), left=(0.02 - LEFT) / (RIGHT - LEFT), lift=13)
+    heading(axes, table.task, measured(table.unit, seeds), left=_across(0.02), lift=13)
 
 
 def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any) -> None:
     """The name, the interval, the seeds, their mean, and the mean as a number."""
-    left, right = axes.get_yaxis_transform(), axes.get_yaxis_transform()
-    name = plain(textwrap.shorten(method.name, NAME, placeholder=" …"))
-    axes.text(-0.03, place, name, color=INK, fontsize=9.5, ha="right", va="center", transform=left)
+    where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
+    axes.text(-0.03, place, _name(method), color=INK, fontsize=9.5, **where)
     score = method.row.score(unit)
     number = _number(score, unit) if score else ABSENT
-    axes.text(1.03, place, number, color=colour, fontsize=9, ha="left", va="center", transform=right)
+    axes.text(_across(0.985), place, number, color=colour, fontsize=9, **where)
     if score is None:
         return
     if score.interval:
@@ -114,6 +113,18 @@ def _limits(table: Standings) -> tuple[float, float]:
     high = max([max(points), *(min(end, max(points) + room) for end in ends)])
     air = 0.03 * (high - low) or 0.5
     return low - air, high + air
+
+
+def _name(method: Method) -> str:
+    """What sets a method apart is kept, if need be at the cost of the agent's title."""
+    fits = len(method.name) <= NOTED or not method.notes
+    name = method.name if fits else f"{method.run.agent} {method.notes}"
+    return plain(textwrap.shorten(name, NAME, placeholder=" …"))
+
+
+def _across(place: float) -> float:
+    """A place of the figure's width, in widths of a panel from its left."""
+    return (place - LEFT) / (RIGHT - LEFT)
 
 
 def _number(score: Summary, unit: str) -> str:

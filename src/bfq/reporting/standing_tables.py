@@ -34,6 +34,7 @@ def rich_standings(table: Standings) -> Table:
     columns = ["return", *(["normalised"] if table.normalised else []), "seeds", "training"]
     columns += ["updates"] if table.updates_differ else []
     drawn = empty_table(table.title, SHORT, columns)
+    drawn.min_width = min(max(60, len(table.title) + 2), 80)  # a title in one line
     for row, method in _entries(table):
         scores = [mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalised]
         cells = [*scores, seeds_text(row), seconds_text(row)]

@@ -23,8 +23,12 @@ class Method:
     @property
     def name(self) -> str:
         """The agent with what sets it apart."""
-        notes = ", ".join(filter(None, (self.group.label, self.folder)))
-        return f"{self.run.title} {notes}".strip()
+        return f"{self.run.title} {self.notes}".strip()
+
+    @property
+    def notes(self) -> str:
+        """What sets it apart from other methods of the same agent."""
+        return ", ".join(filter(None, (self.group.label, self.folder)))
 
     def rank(self, unit: str) -> float:
         """The mean score by which methods are ordered."""

@@ -119,7 +119,7 @@ def empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
         padding=(0, 1, 0, 0),
         min_width=60,
     )
-    drawn.add_column("", min_width=16)
+    drawn.add_column("", min_width=16, overflow="fold")
     for name in columns:
         drawn.add_column(name, justify="right", no_wrap=True)
     return drawn
