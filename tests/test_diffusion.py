@@ -126,6 +126,14 @@ def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedu
         np.testing.assert_allclose(x, expected, atol=1e-4)
 
 
+def test_dpm_solver_survives_a_schedule_that_has_its_noisiest_time_twice():
+    schedule = cosine(200)
+    assert schedule.alpha[-1] == schedule.alpha[-2]
+    noise = jax.random.normal(jax.random.key(0), (8, 2))
+    found = solvers.dpm_solver(lambda x, t: jnp.full_like(x, 0.3), schedule, noise, jax.random.key(1), 200)
+    np.testing.assert_allclose(found, schedule.alpha[0] * 0.3, atol=0.03)  # σ_0 of the noise is left
+
+
 def test_one_step_of_ddim():
     net = lambda x, t: jnp.tanh(x) + t  # noqa: E731
     x = jax.random.normal(KEY, (9, 2))

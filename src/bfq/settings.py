@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from bfq.agents.agent import Agent, agent_names, check_acting, configure, get_agent, numeric_fields
+from bfq.agents.agent import (
+    Acting,
+    Agent,
+    Spec,
+    agent_names,
+    check_acting,
+    configure,
+    get_agent,
+    numeric_fields,
+)
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
@@ -95,9 +105,11 @@ def compose(
         **_values(known, "evaluation"),
         **{name: value for name, value in (evaluation or {}).items() if value is not None},
     }
-    check_acting(method, protocol_from(protocol).acting)
+    acting = protocol_from(protocol).acting
+    check_acting(method, acting)
+    _try_acting(method, config, acting)
     place = _place(task, card, simulator, episode_steps)
-    return RunConfig(
+    run = RunConfig(
         task=task,
         agent=agent,
         config=dataclasses.asdict(config),
@@ -112,6 +124,17 @@ def compose(
         baselines=_baselines(agent, baselines),
         **place,
     )  # fmt: skip
+    for name in run.baselines:
+        baseline_of(run, name)  # a baseline that cannot be is refused now, not when its turn comes
+    return run
+
+
+def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
+    """Lets the agent refuse a wished way of sampling before it has trained for hours."""
+    if acting.sampling_steps or acting.sampler != "trained":
+        key, spec = jax.random.key(0), Spec(2, 2)
+        states = jax.eval_shape(lambda: agent.init(key, spec, config))
+        jax.eval_shape(lambda state: agent.act(state, jnp.zeros((1, 2)), key, config, acting), states)
 
 
 def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from bfq.diffusion.consistency import (
     neighbouring_times,
     sampling_times,
 )
+from bfq.errors import BadInput
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
@@ -94,6 +95,8 @@ class Config:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
         one_of("network", self.network, DENOISERS)
+        if self.q_norm and self.batch_size < 2:
+            raise BadInput("q_norm divides by a spread over the batch: batch_size must be at least 2.")
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:

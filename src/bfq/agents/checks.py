@@ -4,6 +4,7 @@ from typing import Any
 
 from bfq.agents import learning, values
 from bfq.agents.agent import fractions, one_of
+from bfq.errors import BadInput
 from bfq.nets.critic import KINDS as CRITIC_KINDS
 
 WORDS: dict[str, Any] = {
@@ -23,3 +24,9 @@ def check_common(config: Any) -> None:
     for name, choices in WORDS.items():
         if hasattr(config, name):
             one_of(name, getattr(config, name), choices)
+
+
+def check_times(config: Any, field: str) -> None:
+    """Refuses one time alone where the schedule begins next to the action: no step would lead there."""
+    if config.noise_schedule == "cosine" and getattr(config, field) < 2:
+        raise BadInput(f"{field} must be at least 2 with the cosine schedule.")

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
-from bfq.agents.checks import check_common
+from bfq.agents.checks import check_common, check_times
 from bfq.agents.learning import learning_rate
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.schedules import SCHEDULES
@@ -89,6 +89,7 @@ class Config:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
         one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
+        check_times(self, "denoising_steps")
         one_of("sampler", self.sampler, RULES)
         one_of("denoiser", self.denoiser, DENOISERS)
 

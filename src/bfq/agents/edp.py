@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
-from bfq.agents.checks import check_common
+from bfq.agents.checks import check_common, check_times
 from bfq.agents.learning import learning_rate
 from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
 from bfq.diffusion.schedules import SCHEDULES
@@ -96,6 +96,7 @@ class Config:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
         one_of("noise_schedule", self.noise_schedule, SCHEDULES)
+        check_times(self, "diffusion_times")
         if self.noise_schedule == "linear" and self.diffusion_times <= 20:
             raise BadInput(
                 "the linear noise schedule needs more than 20 diffusion_times: its β ends at 20/T."

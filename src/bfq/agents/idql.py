@@ -29,14 +29,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
-from bfq.agents.checks import check_common
+from bfq.agents.checks import check_common, check_times
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.schedules import SCHEDULES as NOISE_SCHEDULES
 from bfq.diffusion.schedules import Schedule
 from bfq.diffusion.solvers import SAMPLERS, Recipe, generate
 from bfq.nets.critic import Critics, Value
-from bfq.nets.resnet import KINDS as ARCHITECTURES
 from bfq.nets.resnet import NoiseResNet
 
 
@@ -68,7 +67,7 @@ class Config:
     policy_target_rate: float = 1e-4  # ρ for θ′, at each update
 
     # Networks
-    architecture: str = "clean_diffuser"  # clean_diffuser | idql (official) | srpo
+    architecture: str = "clean_diffuser"  # clean_diffuser | idql (official)
     width: int = 256  # units of the behaviour's residual stream
     depth: int = 3  # its blocks
     critic: str = "norm_mish"  # kind of Q and V
@@ -79,8 +78,9 @@ class Config:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
         one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
+        check_times(self, "diffusion_steps")
         one_of("sampler", self.sampler, SAMPLERS)
-        one_of("architecture", self.architecture, ARCHITECTURES)
+        one_of("architecture", self.architecture, ("clean_diffuser", "idql"))
 
 
 class State(NamedTuple):

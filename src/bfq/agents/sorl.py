@@ -17,12 +17,11 @@ Two calls of one Adam on the joint parameters, each with the joint gradient's no
 reference's: what one call does not concern has gradient 0 there, decays its moments and follows them, so that
 the momentum of each network acts twice an update. Its critics inside the actor's loss, and both targets, lag.
 
-Deviations from the reference:
-- its critic loss differentiates through a′ into the policy; here y carries no gradient, as its paper has it;
-- M comes from the update's number rather than from the member's key, so that all members of a population (and
-  all seeds) share it: then only the M steps that are drawn are computed. It is uniform and independent all
-  the same;
-- 1e-6 is added to E|Q̄|. Logged actions are not pulled in to ±(1 − 1e-5), and none are held out.
+Deviations from the reference: its critic loss differentiates through a′ into the policy; here y carries no
+gradient, as its paper has it. M comes from the update's number rather than from the member's key, so that all
+members of a population (and all seeds) share it: then only the M steps that are drawn are computed. It is
+uniform and independent all the same. 1e-6 is added to E|Q̄|. Logged actions are not pulled in to ±(1 − 1e-5),
+and none are held out.
 
 The reference acts with the online policy (`policy = "online"`), in 8 steps (SORL-8) or in 1 (SORL-1), and the
 online critics compare candidates. The public code has no locomotion settings: they are the same code's with

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfq.cli.words import assignments, numbers, show_json
-from bfq.errors import BadInput
+from bfq.errors import BadInput, unknown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 TASK = "halfcheetah-medium-v2"
+LISTS = ("members", "batch", "width", "transitions")
 COLUMNS = {
     "train": ("agent", "members", "batch", "width", "depth", "transitions", "microseconds_per_update",
               "compile_seconds", "share_of_flops", "share_of_bytes"),
@@ -50,12 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures every combination of agents and sizes, one row each."""
-    from bfq.files import write_json
+    from bfq.files import make_folder, write_json
     from bfq.provenance import versions
 
-    for name in ("observations", "actions", "chunk", "repeats", "candidates"):
-        if getattr(args, name) < 1:
-            raise BadInput(f"--{name} must be at least 1, not {getattr(args, name)}.")
+    for name in ("observations", "actions", "chunk", "repeats", "candidates", *LISTS):
+        given = getattr(args, name)
+        if given is not None and min(given if isinstance(given, list) else [given]) < 1:
+            raise BadInput(f"--{name} must be at least 1.")
+    if args.out:
+        make_folder(args.out.absolute().parent)
     rows = []
     for row in _training(args) if args.what == "train" else _acting(args):
         rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(sys.argv[1:])}"})
@@ -105,8 +109,12 @@ def _configurations(args: argparse.Namespace, batched: bool = True) -> Any:
 
     names = agent_names() if args.agent == "all" else args.agent.split(",")
     wished = {name: values[0] for name, values in assignments(args.set).items()}
-    for name in names:
-        agent, base = get_agent(name), compose(args.task, name).config
+    bases = {name: compose(args.task, name).config for name in names}
+    for name in wished:
+        if not any(name in base for base in bases.values()):
+            raise unknown("hyperparameter", name, {field for base in bases.values() for field in base})
+    for name, base in bases.items():
+        agent = get_agent(name)
         for width, batch in product(args.width or [None], (args.batch if batched else None) or [None]):
             sizes = {"width": width, "critic_width": width, "batch_size": batch}
             values = {**{k: v for k, v in sizes.items() if v is not None}, **wished}

@@ -26,6 +26,15 @@ class Trained:
     transforms: Transforms
     protocol: Protocol
 
+    def member(self, k: int) -> tuple[Any, Any]:
+        """The state and the configuration of one member."""
+        count = len(self.population.members)
+        if not 0 <= k < count:
+            raise BadInput(f"the run has members 0 to {count - 1}, not {k}.")
+        both = (self.checkpoint.states, self.population.configs)
+        state, config = jax.tree.map(lambda leaf: leaf[k], both)
+        return state, config
+
 
 def load_trained(folder: str | Path) -> Trained:
     """All members of a run at its last checkpoint."""
@@ -72,13 +81,8 @@ def load_policy(
 ) -> Policy:
     """A member of a finished or unfinished run, ready to act as its protocol says unless told otherwise."""
     trained = load_trained(folder)
-    count = len(trained.population.members)
-    if not 0 <= member < count:
-        raise BadInput(f"the run has members 0 to {count - 1}, not {member}.")
+    state, config = trained.member(member)
     wishes: dict[str, Any] = {"candidates": candidates, "temperature": temperature}
     acting = replace(trained.protocol.acting, **{k: v for k, v in wishes.items() if v is not None})
     Protocol(acting=acting).check()
-    state, config = jax.tree.map(
-        lambda leaf: leaf[member], (trained.checkpoint.states, trained.population.configs)
-    )
     return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)

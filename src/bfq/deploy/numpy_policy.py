@@ -1,0 +1,287 @@
+"""An exported policy on NumPy alone: copy this file beside `policy.npz` to a machine without bfq or JAX.
+
+    from numpy_policy import load
+    policy = load("policy.npz")
+    action = policy(observation)  # both in the units of the log
+
+Nothing in the file is executed: it holds plain arrays and one JSON text, and every size is checked before
+memory is taken for it. One observation is fastest with one thread: OPENBLAS_NUM_THREADS=1.
+"""
+
+import io
+import json
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+FORMAT = "bfq-policy-1"
+LARGEST = 2**28  # bytes of a file that is believed to be a policy
+MOST_LAYERS = 64
+OUTPUTS = ("plain", "tanh", "noise_minus")  # y | tanh(y) | noise − y
+VECTORS = ("observation_mean", "observation_std", "action_low", "action_high")
+
+
+def _constant(value: float) -> Floats:
+    """A number as an array of no axes: ufuncs take it several times faster than a number of Python."""
+    return np.array(value, np.float32)
+
+
+_ZERO, _HALF, _ONE, _TWO = map(_constant, (0.0, 0.5, 1.0, 2.0))
+_MOST, _LEAST = _constant(20.0), _constant(-80.0)  # exponents are capped so that powers stay finite
+_ROOT, _CUBE = _constant(math.sqrt(2.0 / math.pi)), _constant(0.044715 * math.sqrt(2.0 / math.pi))
+
+
+def _none(x: Floats, a: Floats, b: Floats) -> None:
+    """The last layer has no activation."""
+
+
+def _relu(x: Floats, a: Floats, b: Floats) -> None:
+    np.maximum(x, _ZERO, out=x)
+
+
+def _tanh(x: Floats, a: Floats, b: Floats) -> None:
+    np.tanh(x, out=x)
+
+
+def _mish(x: Floats, a: Floats, b: Floats) -> None:
+    """X · n / (n + 2), n = e(e + 2), e = exp(x)."""
+    np.minimum(x, _MOST, out=a)
+    np.exp(a, out=a)
+    np.add(a, _TWO, out=b)
+    np.multiply(a, b, out=a)
+    np.add(a, _TWO, out=b)
+    np.divide(a, b, out=a)
+    np.multiply(x, a, out=x)
+
+
+def _silu(x: Floats, a: Floats, b: Floats) -> None:
+    """X / (1 + exp(−x))."""
+    np.maximum(x, _LEAST, out=a)
+    np.negative(a, out=a)
+    np.exp(a, out=a)
+    np.add(a, _ONE, out=a)
+    np.divide(x, a, out=x)
+
+
+def _gelu(x: Floats, a: Floats, b: Floats) -> None:
+    """½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    np.multiply(x, x, out=a)
+    np.multiply(a, _CUBE, out=a)
+    np.add(a, _ROOT, out=a)
+    np.multiply(a, x, out=a)
+    np.tanh(a, out=a)
+    np.add(a, _ONE, out=a)
+    np.multiply(a, _HALF, out=a)
+    np.multiply(x, a, out=x)
+
+
+# Each works in place on x, with two scratch arrays of its shape.
+ACTIVATIONS: dict[str, Callable[[Floats, Floats, Floats], None]] = {
+    "none": _none,
+    "relu": _relu,
+    "tanh": _tanh,
+    "mish": _mish,
+    "silu": _silu,
+    "gelu": _gelu,
+}
+
+
+class _Pass:
+    """The arrays that one pass through the network fills, for one observation or for a batch."""
+
+    def __init__(self, leading: tuple[int, ...], observations: int, layers: list[Any]):
+        self.input = np.empty((*leading, layers[0][0].shape[0]), np.float32)
+        self.observation = self.input[..., :observations]
+        self.noise = self.input[..., observations:]
+        self.layers = [
+            (weight, bias, ACTIVATIONS[name], *np.empty((3, *leading, len(bias)), np.float32))
+            for weight, bias, name in layers
+        ]
+
+
+class NumpyPolicy:
+    """A policy: call it with an observation, or a batch of them.
+
+    `metadata` says where it comes from. Not for several threads at once: it works in its own arrays.
+    """
+
+    def __init__(self, arrays: dict[str, Floats], metadata: dict[str, Any], seed: int | None = 0):
+        _check(arrays, metadata)
+        self.metadata = metadata
+        self.temperature = float(metadata["temperature"])
+        self.observation_dim, self.action_dim = len(arrays["observation_mean"]), len(arrays["action_low"])
+        self.noise_dim = int(metadata["noise_dim"])
+        self._mean, self._std, self._low, self._high = (arrays[name] for name in VECTORS)
+        self._half = np.float32(0.5) * (self._high - self._low)
+        self._middle = self._low + self._half
+        self._output, self._random = metadata["output"], np.random.default_rng(seed)
+        # Rows of inputs lie apart, so that the product is a sum of contiguous rows.
+        self._layers = [
+            (np.ascontiguousarray(arrays[f"weight_{k}"]), arrays[f"bias_{k}"], name)
+            for k, name in enumerate(metadata["activations"])
+        ]
+        self._single = _Pass((), self.observation_dim, self._layers)
+
+    def __call__(
+        self, observation: npt.ArrayLike, noise: npt.ArrayLike | None = None, out: Floats | None = None
+    ) -> Floats:
+        """The action, or one row of actions for each row of observations.
+
+        `noise` is what would be drawn from N(0, I) otherwise, `noise_dim` numbers an action; it is multiplied
+        by the temperature. `out` takes the action in place of a new array.
+        """
+        given = np.asarray(observation, np.float32)
+        if given.ndim not in (1, 2) or given.shape[-1] != self.observation_dim:
+            raise ValueError(
+                f"an observation has {self.observation_dim} numbers, but this has shape {given.shape}."
+            )
+        single = given.ndim == 1
+        arrays = self._single if single else _Pass(given.shape[:1], self.observation_dim, self._layers)
+        if self.noise_dim:
+            self._fill_noise(arrays.noise, noise)
+        np.subtract(given, self._mean, out=arrays.observation)
+        np.divide(arrays.observation, self._std, out=arrays.observation)
+        action = out if out is not None else np.empty((*given.shape[:-1], self.action_dim), np.float32)
+        return self._forward(arrays, action)
+
+    def _fill_noise(self, place: Floats, noise: npt.ArrayLike | None) -> None:
+        if noise is not None:
+            given = np.asarray(noise, np.float32)
+            if given.shape != place.shape:
+                raise ValueError(f"the noise for this has shape {place.shape}, not {given.shape}.")
+            np.multiply(given, self.temperature, out=place)
+        elif self.temperature == 0.0:
+            place[...] = 0.0
+        elif place.ndim == 1:
+            self._random.standard_normal(dtype=np.float32, out=place)
+            np.multiply(place, self.temperature, out=place)
+        else:
+            drawn = self._random.standard_normal(place.shape, np.float32)
+            np.multiply(drawn, self.temperature, out=place)
+
+    def _forward(self, arrays: _Pass, action: Floats) -> Floats:
+        x = arrays.input
+        for weight, bias, activate, y, a, b in arrays.layers:
+            np.dot(x, weight, out=y)
+            np.add(y, bias, out=y)
+            activate(y, a, b)
+            x = y
+        if self._output == "noise_minus":
+            np.subtract(arrays.noise, x, out=x)
+        elif self._output == "tanh":
+            np.tanh(x, out=x)
+        # From [−1, 1] to the world's range, and clipped there: rounding cannot leave it.
+        np.multiply(x, self._half, out=x)
+        np.add(x, self._middle, out=x)
+        np.maximum(x, self._low, out=x)
+        return np.minimum(x, self._high, out=action)
+
+
+def load(path: str | os.PathLike[str], seed: int | None = 0) -> NumpyPolicy:
+    """Reads a policy file; ValueError in a sentence where it is not one. `seed` begins the noise."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            arrays = _read(archive)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is not a policy file: {error}.") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not a policy file: {error}") from error
+    return NumpyPolicy(arrays, _metadata(arrays.pop("metadata", None)), seed)
+
+
+def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """The arrays of an npz file, none larger than its own bytes."""
+    infos = archive.infolist()
+    if len(infos) > 2 * MOST_LAYERS + 8 or sum(info.file_size for info in infos) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST >> 20} MiB or has too many parts.")
+    found = {}
+    for info in infos:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("it is compressed in an unusual way.")
+        with archive.open(info) as part:
+            content = part.read(info.file_size)  # never more, whatever it would expand to
+        found[info.filename.removesuffix(".npy")] = _array(info.filename, content)
+    return found
+
+
+def _array(name: str, content: bytes) -> npt.NDArray[Any]:
+    """One array of plain numbers; its header must say exactly as many bytes as follow."""
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, by_columns, dtype = read[version](stream)
+    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"its part {name!r} is no array.") from error
+    if dtype not in (np.dtype("<f4"), np.dtype("u1")):
+        raise ValueError(f"its part {name!r} holds {dtype} and not float32 numbers.")
+    left = content[stream.tell() :]
+    fits = len(shape) <= 2 and min(shape, default=0) >= 0 and math.prod(shape) * dtype.itemsize == len(left)
+    if by_columns or not fits:
+        raise ValueError(f"its part {name!r} says shape {shape} but has {len(left)} bytes.")
+    return np.frombuffer(left, dtype).reshape(shape)
+
+
+def _metadata(text: npt.NDArray[Any] | None) -> dict[str, Any]:
+    if text is None or text.dtype != np.uint8:
+        raise ValueError("the policy file has no metadata.")
+    try:
+        told = json.loads(text.tobytes().decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the policy file's metadata is not JSON.") from error
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise ValueError(f"the policy file's metadata does not say format {FORMAT!r}.")
+    return told
+
+
+def _check(arrays: dict[str, Floats], told: dict[str, Any]) -> None:
+    """Refuses a policy whose parts do not fit together, or are not finite."""
+    names = told.get("activations")
+    if not isinstance(names, list) or not 1 <= len(names) <= MOST_LAYERS:
+        raise ValueError("the policy has no list of activations.")
+    if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
+        raise ValueError(f"the policy has an activation that is none of {', '.join(ACTIVATIONS)}.")
+    if told.get("output") not in OUTPUTS:
+        raise ValueError(f"the policy's output is none of {', '.join(OUTPUTS)}.")
+    expected = {*VECTORS, *(f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names)))}
+    if set(arrays) != expected:
+        strange = sorted(set(arrays) ^ expected)[0]
+        raise ValueError(f"the policy {'lacks' if strange in expected else 'has a strange'} {strange!r}.")
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or not array.size or not np.isfinite(array).all():
+            raise ValueError(f"the policy's {name} is not made of finite float32 numbers.")
+    _check_numbers(told)
+    _check_sizes(arrays, told, len(names))
+
+
+def _check_numbers(told: dict[str, Any]) -> None:
+    warmth, noise = told.get("temperature"), told.get("noise_dim")
+    if not isinstance(warmth, int | float) or not 0.0 <= warmth < math.inf:
+        raise ValueError("the policy's temperature is no number of 0 or more.")
+    if not isinstance(noise, int) or isinstance(noise, bool) or noise < 0:
+        raise ValueError("the policy's noise_dim is no count.")
+
+
+def _check_sizes(arrays: dict[str, Floats], told: dict[str, Any], layers: int) -> None:
+    mean, std, low, high = (arrays[name] for name in VECTORS)
+    if mean.ndim != 1 or std.shape != mean.shape or not (std > 0).all():
+        raise ValueError("the policy's observation_std does not fit its observation_mean.")
+    if low.ndim != 1 or high.shape != low.shape or not (low < high).all():
+        raise ValueError("the policy's action_high does not fit its action_low.")
+    if told["noise_dim"] not in ((len(low),) if told["output"] == "noise_minus" else (0, len(low))):
+        raise ValueError(f"the policy's noise_dim is {told['noise_dim']}, with {len(low)} actions.")
+    width = len(mean) + told["noise_dim"]
+    for k in range(layers):
+        weight, bias = arrays[f"weight_{k}"], arrays[f"bias_{k}"]
+        if weight.ndim != 2 or weight.shape[0] != width or bias.shape != weight.shape[1:]:
+            raise ValueError(f"the policy's layer {k} has shapes {weight.shape}, {bias.shape} on {width}.")
+        width = weight.shape[1]
+    if width != len(low):
+        raise ValueError(f"the policy's last layer has {width} numbers for {len(low)} actions.")

@@ -1,0 +1,488 @@
+"""An exported policy does what the trained agent does, in NumPy and C, and its file can do nothing else."""
+
+import ctypes
+import dataclasses
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bfq
+from bfq.agents import Acting, Spec, get_agent
+from bfq.agents.agent import configure
+from bfq.cli.main import main
+from bfq.data.transforms import RewardTransform, Transforms
+from bfq.deploy import c_source, export, numpy_policy
+from bfq.deploy.plan import ACTORS, Layer, plan_of
+from bfq.errors import BadInput
+from bfq.experiment import population_of, start
+from bfq.nets.layers import ACTIVATIONS
+from bfq.settings import compose
+from bfq.training.checkpoint import save_checkpoint
+from bfq.training.population import initial_states
+
+SPEC = Spec(5, 3)
+SMALL = {"width": 20, "critic_width": 8, "depth": 2, "critic_depth": 1, "behaviour_depth": 1}
+CASES = {
+    "bfq": {},
+    "bfq raw_time": {"architecture": "raw_time"},
+    "bfq displacement": {"preconditioned": False},
+    "ofql": {},
+    "fql": {},
+    "bc": {"activation": "mish"},
+    "bc silu": {"activation": "silu"},
+    "bc deterministic": {"kind": "deterministic", "activation": "tanh"},
+    "bc unit_std": {"unit_std": True, "activation": "gelu"},
+    "iql": {"tanh_mean": False},
+    "iql tanh": {"tanh_mean": True},
+    "td3_bc": {},
+    "rebrac": {},
+    "srpo": {},
+}
+COMPILER = shutil.which("cc")
+HOME = Path(numpy_policy.__file__)
+
+
+def transforms():
+    random = np.random.default_rng(3)
+    mean, std = random.normal(3.0, 2.0, (2, SPEC.observation_dim)).astype(np.float32)
+    low = np.array([-2.0, 0.0, 5.0], np.float32)
+    reward = RewardTransform("none", 1.0, 0.0)
+    return Transforms(mean, np.abs(std) + 0.1, low, low + np.float32([0.7, 3.0, 1.1]), reward, "standardise")
+
+
+def made_up(like):
+    """A state as training might leave it: averaged and learning weights differ, some actions reach bounds."""
+    random = np.random.default_rng(2)
+
+    def fill(leaf):
+        whole = np.issubdtype(leaf.dtype, np.integer)
+        return jnp.asarray(np.zeros(leaf.shape) if whole else random.normal(0, 0.15, leaf.shape), leaf.dtype)
+
+    return jax.tree.map(fill, like)
+
+
+def agent_of(case, **more):
+    agent = get_agent(case.split()[0])
+    known = {field.name for field in dataclasses.fields(agent.config())}
+    values = {k: v for k, v in {**SMALL, **CASES.get(case, {}), **more}.items() if k in known}
+    config = configure(agent, values)
+    return agent, made_up(jax.eval_shape(lambda: agent.init(jax.random.key(1), SPEC, config))), config
+
+
+@cache
+def planned(case, temperature=0.7):
+    """The plan, observations, noise, and what the agent does with them."""
+    agent, state, config = agent_of(case)
+    plan, which = plan_of(agent, state, "ema", temperature, transforms())
+    random = np.random.default_rng(0)
+    observations = transforms().observation_mean + random.normal(size=(40, SPEC.observation_dim))
+    observations = observations.astype(np.float32)
+    key = jax.random.key(7)
+    acting = Acting(temperature=temperature)
+    actions = agent.act(state, jnp.asarray(transforms().normalise(observations)), key, config, acting)
+    noise = np.asarray(export.noise_of(key, 40, plan.noise_dim))
+    return plan, which, observations, noise, transforms().from_unit(np.asarray(actions))
+
+
+def told(plan):
+    facts = {"agent": "x", "task": "y", "update": 1, "remark": "", "format": numpy_policy.FORMAT}
+    return {**facts, **export.runtime_metadata(plan)}
+
+
+def written(case, folder, **changes):
+    plan = planned(case)[0]
+    path = folder / "policy.npz"
+    path.write_bytes(export.npz(plan, {**told(plan), **changes}))
+    return path
+
+
+def compiled(plan, folder, *flags):
+    if COMPILER is None:
+        pytest.skip("there is no C compiler `cc` here")
+    source, library = folder / "policy.c", folder / "policy.so"
+    source.write_text(c_source.c_source(plan, told(plan)))
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    command = [COMPILER, *strict, *flags, "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    function = ctypes.CDLL(str(library)).bfq_act
+    floats = np.ctypeslib.ndpointer(np.float32, flags="C")
+    function.argtypes, function.restype = [floats, ctypes.c_void_p, floats], None
+
+    def act(observation, noise):
+        action = np.full(plan.action_dim, np.nan, np.float32)
+        function(observation, None if noise is None else noise.ctypes.data, action)
+        return action
+
+    return act
+
+
+def near(found, wanted):
+    half = 0.5 * (transforms().action_high - transforms().action_low)
+    assert np.abs((found - wanted) / half).max() < 1e-5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numpy_acts_as_the_agent(case, tmp_path):
+    plan, _, observations, noise, wanted = planned(case)
+    policy = numpy_policy.load(written(case, tmp_path))
+    near(policy(observations, noise if plan.noise_dim else None), wanted)
+    for k in range(10):
+        near(policy(observations[k], noise[k]), wanted[k])
+    within = (wanted > transforms().action_low + 1e-3) & (wanted < transforms().action_high - 1e-3)
+    assert within.mean() > 0.1  # the comparison is not one of bounds
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_c_acts_as_the_agent(case, tmp_path):
+    plan, _, observations, noise, wanted = planned(case)
+    act = compiled(plan, tmp_path, "-O1")
+    near(np.stack([act(s, e) for s, e in zip(observations, noise, strict=True)]), wanted)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the packages that are not ours
+@pytest.mark.parametrize("case", CASES)
+def test_onnx_acts_as_the_agent(case):
+    pytest.importorskip("onnx", reason="the package onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+    plan, _, observations, noise, wanted = planned(case)
+    session = runtime.InferenceSession(export.FORMATS["onnx"](plan, told(plan)))
+    inputs = {"observation": observations, **({"noise": noise} if plan.noise_dim else {})}
+    near(session.run(None, inputs)[0], wanted)
+    assert session.get_modelmeta().custom_metadata_map["agent"] == "x"
+
+
+def test_onnx_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    plan = planned("bfq")[0]
+    with pytest.raises(BadInput, match="pip install onnx"):
+        export.FORMATS["onnx"](plan, told(plan))
+
+
+@pytest.mark.parametrize("flags", [["-O3", "-fno-trapping-math"], ["-O3", "-ffast-math"]])
+def test_c_survives_a_daring_compiler(flags, tmp_path):
+    plan, _, observations, noise, wanted = planned("bfq")
+    act = compiled(plan, tmp_path, *flags)
+    near(np.stack([act(s, e) for s, e in zip(observations, noise, strict=True)]), wanted)
+
+
+def test_every_agent_that_acts_by_one_pass_is_tried():
+    assert {case.split()[0] for case in CASES} == set(ACTORS)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_far_from_zero(activation, tmp_path):
+    x = np.float32([-1e4, -100.0, -88.0, -30.0, -1.0, -1e-4, 0.0, 1e-4, 1.0, 19.0, 30.0, 88.0, 1e4])
+    wanted = np.asarray(ACTIVATIONS[activation](jnp.asarray(x)))
+    found = x.copy()
+    numpy_policy.ACTIVATIONS[activation](found, np.empty_like(x), np.empty_like(x))
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-6)
+    wide = Transforms(np.zeros(1, np.float32), np.ones(1, np.float32), np.float32([-2e4]), np.float32([2e4]),
+                      RewardTransform("none", 1.0, 0.0), "none")  # fmt: skip
+    one = np.ones((1, 1), np.float32)
+    plan = dataclasses.replace(planned("td3_bc")[0], transforms=wide, output="plain", layers=(
+        Layer(one, one[0] * 0, activation), Layer(one / np.float32(2e4), one[0] * 0, "none")))  # fmt: skip
+    act = compiled(plan, tmp_path)
+    np.testing.assert_allclose([act(v, None)[0] for v in x[:, None]], wanted, rtol=4e-6, atol=4e-3)
+
+
+def test_c_weights_are_the_same_float32_numbers(tmp_path):
+    plan = planned("bfq")[0]
+    text = c_source.c_source(plan, told(plan))
+    for k, layer in enumerate(plan.layers):
+        (body,) = re.findall(rf"bfq_weight_{k}\[\d+\] = \{{(.*?)\}};", text, re.DOTALL)
+        numbers = np.array([np.float32(word.strip().removesuffix("f")) for word in body.split(",")])
+        np.testing.assert_array_equal(numbers, c_source.packed(layer)[0].ravel())
+
+
+def test_words_of_the_run_cannot_leave_the_comment():
+    plan = planned("bfq")[0]
+    text = c_source.c_source(plan, {**told(plan), "task": "x */ int evil; /*\nint worse;"})
+    assert text.index("*/") == text.index("*/\n\n#include")
+
+
+def test_wide_and_uneven_layers_are_padded(tmp_path):
+    agent, state, config = agent_of("bc", width=70, depth=1)
+    plan, _ = plan_of(agent, state, "ema", 1.0, transforms())
+    observation = np.ones(SPEC.observation_dim, np.float32)
+    wanted = numpy_policy.NumpyPolicy(export.arrays_of(plan), told(plan))(observation)
+    near(compiled(plan, tmp_path)(observation, None), wanted)
+
+
+def test_bad_observations_are_not_hidden(tmp_path):
+    """NaN in, NaN out: whatever watches the robot can see it."""
+    for case in ("bfq", "td3_bc"):
+        plan = planned(case)[0]
+        broken = np.full(SPEC.observation_dim, np.nan, np.float32)
+        zeros = np.zeros(plan.action_dim, np.float32)
+        assert np.isnan(numpy_policy.load(written(case, tmp_path))(broken, zeros)).all()
+        assert np.isnan(compiled(plan, tmp_path)(broken, zeros)).all()
+
+
+def test_noise_is_seeded_scaled_and_optional(tmp_path):
+    path = written("bfq", tmp_path)
+    observation = np.ones(SPEC.observation_dim)
+    one, same, other = (numpy_policy.load(path, seed) for seed in (1, 1, 2))
+    first = one(observation)
+    np.testing.assert_array_equal(first, same(observation))
+    assert (first != one(observation)).any()
+    assert (first != other(observation)).any()
+    one.temperature = 0.0
+    still = one(observation)
+    np.testing.assert_array_equal(still, one(observation))
+    np.testing.assert_array_equal(still, same(observation, np.zeros(3)))
+    plan = planned("bfq")[0]
+    near(compiled(plan, tmp_path)(observation.astype(np.float32), None), still)
+
+
+def test_out_takes_the_action_and_the_answer_is_the_callers_own(tmp_path):
+    policy = numpy_policy.load(written("td3_bc", tmp_path))
+    out = np.empty(3, np.float32)
+    assert policy(np.ones(5), out=out) is out
+    kept = policy(np.ones(5))
+    before = kept.copy()
+    policy(np.zeros(5))
+    np.testing.assert_array_equal(kept, before)
+
+
+@pytest.mark.parametrize("observation", [1.0, np.ones(4), np.ones((2, 4)), np.ones((1, 1, 5))])
+def test_observations_of_another_shape_are_refused(observation, tmp_path):
+    with pytest.raises(ValueError, match="an observation has 5 numbers"):
+        numpy_policy.load(written("bfq", tmp_path))(observation)
+    with pytest.raises(ValueError, match="the noise for this has shape"):
+        numpy_policy.load(written("bfq", tmp_path))(np.ones(5), np.ones(7))
+
+
+def test_policies_that_are_no_single_pass_are_refused():
+    for case, more in [("bfq", {"architecture": "residual"}), ("bc", {"kind": "flow"}), ("dql", {})]:
+        agent, state, _ = agent_of(case, **more)
+        with pytest.raises(BadInput, match="a file holds one pass of an MLP"):
+            plan_of(agent, state, "ema", 1.0, transforms())
+
+
+def test_a_diverged_member_is_refused():
+    agent, state, _ = agent_of("td3_bc")
+    broken = jax.tree.map(lambda x: x * np.nan if x.ndim else x, state)
+    with pytest.raises(BadInput, match="diverged"):
+        plan_of(agent, broken, "ema", 1.0, transforms())
+
+
+def test_a_plan_that_does_something_else_is_not_written():
+    plan = planned("td3_bc")[0]
+    with pytest.raises(BadInput, match="would not act as"):
+        export.prove(plan, lambda s, key: np.zeros((len(s), 3)), told(plan))
+
+
+# Hostile files
+
+
+class Evil:
+    def __reduce__(self):
+        return (Path("evil").write_text, ("x",))
+
+
+def parts(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(path, changes):
+    """The file with some parts replaced; None leaves one out."""
+    content = {**parts(path), **changes}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in content.items():
+            if data is not None:
+                archive.writestr(name, data)
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array), allow_pickle=True)
+    return file.getvalue()
+
+
+def lying_header(shape):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return file.getvalue() + b"\0" * 16
+
+
+HOSTILE = {
+    "a missing array": {"weight_1.npy": None},
+    "a strange array": {"weight_9.npy": npy(np.ones((2, 2), np.float32))},
+    "a wrong shape": {"weight_1.npy": npy(np.ones((4, 4), np.float32))},
+    "a wrong rank": {"bias_0.npy": npy(np.ones((20, 1), np.float32))},
+    "double precision": {"bias_0.npy": npy(np.ones(20))},
+    "columns first": {"weight_1.npy": npy(np.asfortranarray(np.ones((20, 20), np.float32)))},
+    "NaN": {"bias_0.npy": npy(np.full(20, np.nan, np.float32))},
+    "a spread of zero": {"observation_std.npy": npy(np.zeros(5, np.float32))},
+    "an empty range": {"action_high.npy": npy(np.float32([-2.0, 0.0, 5.0]))},
+    "pickled objects": {"bias_0.npy": npy(np.array([Evil()], object))},
+    "a pickle": {"bias_0.npy": b"\x80\x04cos\nsystem\n"},
+    "a huge claim": {"bias_0.npy": lying_header((2**40,))},
+    "a product that overflows": {"bias_0.npy": lying_header((2**32, 2**32))},
+    "a negative size": {"bias_0.npy": lying_header((-4,))},
+    "two negative sizes": {"bias_0.npy": lying_header((-2, -2))},
+    "no metadata": {"metadata.npy": None},
+    "metadata of numbers": {"metadata.npy": npy(np.ones(3, np.float32))},
+    "metadata of noise": {"metadata.npy": npy(np.frombuffer(b"{]\xff", np.uint8))},
+    "another format": {"metadata.npy": npy(np.frombuffer(b'{"format": "x"}', np.uint8))},
+    "deep metadata": {"metadata.npy": npy(np.frombuffer(b"[" * 100_000, np.uint8))},
+    "a weight of bytes": {"bias_0.npy": npy(np.zeros(20, np.uint8))},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_files_are_refused_in_a_sentence(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written("bfq", tmp_path)
+    rewritten(path, HOSTILE[case])
+    with pytest.raises(ValueError, match=r"polic.*\.$") as found:
+        numpy_policy.load(path)
+    assert "\n" not in str(found.value)
+    assert not Path("evil").exists()
+
+
+WRONG = [
+    {"temperature": -1.0}, {"temperature": "x"}, {"temperature": float("1e999")}, {"noise_dim": 2},
+    {"noise_dim": True}, {"noise_dim": -1}, {"noise_dim": 0}, {"output": "exec"}, {"output": ["tanh"]},
+    {"activations": []}, {"activations": ["relu"] * 1000}, {"activations": ["__import__"] * 3},
+    {"activations": [["relu"]] * 3}, {"activations": "relu"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", WRONG)
+def test_metadata_that_cannot_be_is_refused(changes, tmp_path):
+    path = written("bfq", tmp_path)
+    text = json.dumps({**told(planned("bfq")[0]), **changes}).encode()
+    rewritten(path, {"metadata.npy": npy(np.frombuffer(text, np.uint8))})
+    with pytest.raises(ValueError, match=r"^the policy.*\.$"):
+        numpy_policy.load(path)
+
+
+def test_what_is_no_archive_is_refused(tmp_path):
+    path = written("bfq", tmp_path)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    for damaged in (b"", b"hello", content[:middle], content[:middle] + b"\xff" * 8 + content[middle + 8 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is not a policy file"):
+            numpy_policy.load(path)
+
+
+def test_a_bomb_does_not_go_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(numpy_policy, "LARGEST", 2**20)
+    path = written("bfq", tmp_path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata.npy", b"\0" * 2**22)
+    with pytest.raises(ValueError, match="larger than 1 MiB"):
+        numpy_policy.load(path)
+
+
+def test_the_runtime_needs_numpy_alone(tmp_path):
+    """The module, copied to an empty folder, with nothing else of ours importable."""
+    plan, _, observations, noise, wanted = planned("bfq")
+    written("bfq", tmp_path)
+    shutil.copy(HOME, tmp_path)
+    np.savez(tmp_path / "given.npz", observations=observations, noise=noise)
+    code = (
+        "import sys\n"
+        "class Nothing:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.split('.')[0] in ('bfq', 'jax', 'jaxlib', 'scipy'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Nothing())\n"
+        "sys.path.insert(0, '.')\n"
+        "import numpy as np, numpy_policy\n"
+        "given = np.load('given.npz')\n"
+        "np.save('found.npy', numpy_policy.load('policy.npz')(given['observations'], given['noise']))\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, check=True)
+    near(np.load(tmp_path / "found.npy"), wanted)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run with a checkpoint, as training would leave it."""
+    folder = tmp_path_factory.mktemp("runs")
+    small = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16}
+    random = np.random.default_rng(0)
+    n = 60
+    data = bfq.from_arrays(
+        observations=random.normal(size=(n, 2)), actions=random.uniform(0.0, 4.0, (n, 1)),
+        rewards=random.normal(size=n), terminals=np.arange(n) % 20 == 19,
+        action_low=0.0, action_high=4.0, name="made-up",
+    )  # fmt: skip
+    settings = {"values": small, "evaluation": {"candidates": 5, "temperature": 0.5}}
+    composed = compose("made-up.store", "bfq", steps=3, seeds=2, **settings)
+    start(composed, folder / "bfq", data)
+    like = jax.eval_shape(lambda: initial_states(population_of(composed), Spec(2, 1)))
+    save_checkpoint(folder / "bfq" / "checkpoints", 3, made_up(like), {}, keep=1)
+    return folder
+
+
+def run(*words):
+    return main(["export", *map(str, words)])
+
+
+def test_the_command_writes_what_it_says(runs, capsys):
+    assert run(runs / "bfq", "--member", 1, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["file"] == str(runs / "bfq" / "policy-1.npz")
+    assert facts["bytes"] == Path(facts["file"]).stat().st_size
+    policy = numpy_policy.load(facts["file"])
+    assert {name: facts[name] for name in policy.metadata} == policy.metadata
+    assert (policy.metadata["member"], policy.metadata["seed"], policy.temperature) == (1, 1, 0.5)
+    assert (policy.observation_dim, policy.action_dim, policy.metadata["policy"]) == (2, 1, "ema")
+    assert "the critic choose among 5" in policy.metadata["remark"]
+    assert policy.metadata["deviation"] < 1e-5
+    trained = bfq.load_policy(runs / "bfq", 1, candidates=1, temperature=0.0)
+    observations = np.random.default_rng(1).normal(size=(9, 2))
+    np.testing.assert_allclose(policy(observations, np.zeros((9, 1))), trained(observations), atol=1e-5)
+
+
+def test_the_command_tells_how_to_use_the_file(runs, tmp_path, capsys):
+    assert (
+        run(runs / "bfq", "--out", tmp_path / "new" / "walk.c", "--temperature", 0, "--policy", "online") == 0
+    )
+    shown = capsys.readouterr().out
+    for words in ("walk.c", "2 numbers", "1 number,", "online weights", "choose among 5", "-march=native"):
+        assert words in shown
+    assert "bfq_act" in (tmp_path / "new" / "walk.c").read_text()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["walk.c"]  # nothing half written stays
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--member", "7"], "members 0 to 1"),
+        (["--member", "-1"], "members 0 to 1"),
+        (["--format", "pickle"], "unknown format"),
+        (["--temperature", "nan"], "temperature must be finite"),
+        (["--policy", "best"], "unknown policy"),
+        (["--out", "/dev/null/x.npz"], "cannot write"),
+        (["--out", "/"], "is a folder"),
+    ],
+)
+def test_bad_words_are_one_sentence(runs, words, sentence, capsys):
+    assert run(runs / "bfq", *words) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_there_must_be_a_run(tmp_path, capsys):
+    assert run(tmp_path) == 2
+    assert "there is no run" in capsys.readouterr().err
