@@ -118,3 +118,20 @@ def test_a_simulator_that_does_not_fit_is_refused_before_training():
     )
     with pytest.raises(BadInput, match="takes actions from -2 to 2"):
         check_world(World("Pendulum-v1", 10), wide)
+
+
+def test_simulators_are_closed_whatever_happens(monkeypatch):
+    opened, closed = module.open_batch, []
+
+    def open_batch(*arguments):
+        simulators = opened(*arguments)
+        monkeypatch.setattr(simulators, "close", lambda: closed.append(1))
+        return simulators
+
+    def act(observations, time):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "open_batch", open_batch)
+    with pytest.raises(KeyboardInterrupt):
+        rollout(act, World("Pendulum-v1", 5), Protocol(episodes=2), members=1)
+    assert closed == [1]

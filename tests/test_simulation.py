@@ -4,14 +4,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
+from contextlib import closing
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 
 from bfq.errors import BadInput
-from bfq.simulation.batch import RunnerBatch, Simulators, open_batch
+from bfq.simulation import batch
+from bfq.simulation.batch import RunnerBatch, Simulators, Spread, open_batch, seconds_per_step
 from bfq.simulation.worlds import make_world
 
 MAZE = "ogbench/antmaze-medium-singletask-v0"
@@ -164,16 +168,114 @@ def test_runners_on_all_cores_give_the_numbers_of_the_wrapped_robots():
 
 
 def test_a_robot_that_fell_earns_nothing_more():
-    batch = open_batch("Hopper-v4", [0, 1], 1000)
-    batch.reset()
-    while batch.running.any():
-        batch.step(np.ones((2, 3), np.float32))
-    _, rewards, terminated, truncated = batch.step(np.ones((2, 3), np.float32))
+    fallen = open_batch("Hopper-v4", [0, 1], 1000)
+    fallen.reset()
+    while fallen.running.any():
+        fallen.step(np.ones((2, 3), np.float32))
+    _, rewards, terminated, truncated = fallen.step(np.ones((2, 3), np.float32))
     assert not rewards.any()
     assert not terminated.any()
     assert not truncated.any()
-    batch.close()
+    fallen.close()
 
 
 def test_another_episode_limit_is_left_to_the_wrapped_robots():
     assert isinstance(open_batch("Hopper-v4", [0], 10), Simulators)
+
+
+# On all cores
+
+
+def same_numbers(simulator, count, steps, episode_steps):
+    """Steps the same worlds in one process and in two, and compares everything they tell."""
+    seeds, rng = range(5, 5 + count), np.random.default_rng(0)
+    serial = Simulators(simulator, seeds, episode_steps)
+    low, high = serial.action_low, serial.action_high
+    with closing(Spread(simulator, seeds, episode_steps, 2)) as spread:
+        np.testing.assert_array_equal(spread.reset(), serial.reset())
+        for _ in range(steps):
+            actions = rng.uniform(low, high, (count, len(low))).astype(np.float32)
+            for a, b in zip(spread.step(actions), serial.step(actions), strict=True):
+                np.testing.assert_array_equal(a, b)
+                assert a.dtype == b.dtype
+            np.testing.assert_array_equal(spread.running, serial.running)
+            np.testing.assert_array_equal(spread.success, serial.success)
+    serial.close()
+    return serial
+
+
+def test_simulators_in_processes_give_the_numbers_of_one_process():
+    serial = same_numbers("MountainCarContinuous-v0", 3, 8, 6)
+    assert not serial.running.any()  # all were cut off, and stood still
+
+
+def test_antmazes_in_processes_give_the_numbers_of_one_process():
+    pytest.importorskip("mujoco")
+    same_numbers("bfq/AntMaze-umaze-v0", 3, 10, 20)
+
+
+def test_long_evaluations_use_all_cores_and_short_ones_do_not(monkeypatch):
+    monkeypatch.setattr(batch, "cores", lambda: 2)
+    for seconds, kind in ((1e9, Spread), (1e-6, Simulators)):
+        monkeypatch.setattr(batch, "seconds_per_step", lambda _, seconds=seconds: seconds)
+        with closing(open_batch("Pendulum-v1", [0, 1], 10)) as opened:
+            assert isinstance(opened, kind)
+    monkeypatch.setattr(batch, "seconds_per_step", lambda _: 1e9)
+    with closing(open_batch("Pendulum-v1", [0], 10)) as opened:
+        assert isinstance(opened, Simulators)
+    assert 0.0 < seconds_per_step("Pendulum-v1") < 1.0
+
+
+class Own(gymnasium.Env):
+    """A world of a user's script."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return action, 1.0, False, False, {}
+
+
+def test_a_world_that_only_the_users_script_knows_stays_in_its_process(monkeypatch):
+    monkeypatch.setattr(batch, "cores", lambda: 2)
+    monkeypatch.setattr(batch, "seconds_per_step", lambda _: 1e9)
+    for name in ("Own-v0", "Pendulum-v1"):  # unknown to another process, and known as something else
+        monkeypatch.setitem(gymnasium.registry, name, gymnasium.envs.registration.EnvSpec(name, Own))
+        with closing(open_batch(name, [0, 1], 10)) as opened:
+            assert isinstance(opened, Simulators)
+
+
+def test_what_goes_wrong_in_a_process_is_one_sentence():
+    with closing(Spread("Pendulum-v1", [0, 1], 10, 2)) as spread:
+        spread.reset()
+        with pytest.raises(BadInput, match=r"the simulator Pendulum-v1 failed: IndexError"):
+            spread.step(np.zeros((2, 0), np.float32))
+    with closing(Spread("Pendulum-v1", [0, 1], 10, 2)) as spread:
+        spread._helpers[1].kill()
+        with pytest.raises(BadInput, match=r"Pendulum-v1 stopped: .* died \(exit code -9\)"):
+            spread.reset()
+
+
+def test_processes_end_with_the_one_who_started_them():
+    program = (
+        "import os\nfrom bfq.simulation.batch import Spread\n"
+        "spread = Spread('Pendulum-v1', [0, 1], 10, 2); spread.reset()\n"
+        "print(*[helper._process.pid for helper in spread._helpers], flush=True); os.kill(os.getpid(), 9)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    pids = [int(word) for word in told.stdout.split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 10.0
+    while any(Path(f"/proc/{pid}").exists() and _runs(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _runs(pid):
+    """Whether a process is more than a name that nobody has asked for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

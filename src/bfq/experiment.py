@@ -23,13 +23,13 @@ from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
 from bfq.files import check_place, locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
-from bfq.reporting.report import write_report
 from bfq.settings import FORMAT, RunConfig, baseline_of, checked, command, reference_of
+from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
 from bfq.training.health import Health
 from bfq.training.loop import Clock, Loop, Outcome, jsonable, make_plan, stop_signals
 from bfq.training.population import Population, members_of, populate
-from bfq.training.progress import data_bar, reporting
+from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
 
 Say = Callable[[str], None]
@@ -60,7 +60,7 @@ def unfinished(runs: Path = RUNS) -> Path:
     return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
 
 
-def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Dataset:
+def start(run: RunConfig, folder: Path, dataset: Dataset | None = None, quiet: bool = True) -> Dataset:
     """Makes the folder of a new run with its complete config.json; one that holds a run is left alone.
 
     Data is read and transforms are fitted before anything is written.
@@ -68,7 +68,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None) -> Datas
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
     check_place(folder)
-    dataset = dataset if dataset is not None else load_dataset(run.task, data_bar)
+    dataset = dataset if dataset is not None else _read(run.task, quiet)
     for note in dataset.notes:
         say(f"note: {note}")
     if run.config.get("policy_target_start", 0) >= run.steps:
@@ -147,7 +147,7 @@ def complete(
     """
     run, kept = read_run(folder)
     with locked(folder):
-        dataset = dataset if dataset is not None else load_dataset(_data_of(run, folder), data_bar)
+        dataset = dataset if dataset is not None else _read(_data_of(run, folder), quiet)
         if kept.get("data_sha256") != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} began.")
         for name in run.baselines:
@@ -156,8 +156,19 @@ def complete(
                 start(baseline_of(run, name), beside, dataset)
             execute(beside, dataset, trackers, quiet)
         result = execute(folder, dataset, trackers, quiet)
-        write_report([folder], folder)
+        _report(folder)
     return result
+
+
+def _report(folder: Path) -> None:
+    from bfq.reporting.report import write_report  # it draws: seconds of imports that training need not await
+
+    write_report([folder], folder)
+
+
+def _read(task: str, quiet: bool) -> Dataset:
+    with announced(f"reading {task}", quiet):
+        return load_dataset(task, data_bar)
 
 
 def _data_of(run: RunConfig, folder: Path) -> str:
@@ -173,6 +184,7 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
         if not isinstance(result, dict):
             raise BadInput(f"{folder / 'result.json'} is damaged: remove it, and --resume makes it again.")
         return result
+    remember_compilations()
     run, kept = read_run(folder)
     transforms, population = transforms_of(kept), population_of(run)
     outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
@@ -220,26 +232,30 @@ def _train(
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:
         assert world is not None
+        members = len(population.members)
+        reporter.waiting(f"evaluating {members} × {protocol.episodes} episodes")
         act = population_act(population, states, transforms, protocol)
-        episodes = rollout(act, world, protocol, len(population.members))
+        episodes = rollout(act, world, protocol, members)
         found = scores(episodes, reference_of(run), run.metric)
         return {name: jsonable(values) for name, values in found.items() if values is not None}
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
     extremes = np.array([dataset.summary.reward_low, dataset.summary.reward_high], np.float32)
-    loop = Loop(
-        population,
-        feed(population, len(dataset), dataset.row_bytes, fetch),
-        make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence),
-        folder,
-        Health(transforms.reward(extremes).tolist(), discounts, names),
-        evaluate if world else None,
-        open_trackers(trackers, folder, dataclasses.asdict(run)),
-        say,
-    )
     title = f"{run.agent} on {dataset.name}"
-    with stop_signals() as stop, reporting(title, run.steps, loop.step, quiet) as reporter:
+    with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
+        reporter.waiting("compiling")
+        loop = Loop(
+            population,
+            feed(population, len(dataset), dataset.row_bytes, fetch),
+            make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence),
+            folder,
+            Health(transforms.reward(extremes).tolist(), discounts, names),
+            evaluate if world else None,
+            open_trackers(trackers, folder, dataclasses.asdict(run)),
+            say,
+        )
+        reporter.resume(loop.step)
         return loop.run(reporter, stop)
 
 

@@ -173,7 +173,7 @@ def agent_names() -> list[str]:
 def get_agent(name: str) -> Agent:
     """The agent of that name, or a sentence with the nearest one; no other agent is imported for it."""
     module = importlib.import_module(f"bfq.agents.{name}") if name in _files() else None
-    if not hasattr(module, "AGENT"):
+    agent: Agent | None = getattr(module, "AGENT", None)
+    if agent is None:
         raise unknown("agent", name, _registry())
-    agent: Agent = module.AGENT
     return agent

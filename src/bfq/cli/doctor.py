@@ -70,6 +70,12 @@ def _data_folder() -> str:
     return f"{folder}, {shutil.disk_usage(there).free / 2**30:.1f} GiB free"
 
 
+def _compiled() -> str:
+    from bfq.training.compiled import told
+
+    return told()
+
+
 def _disk() -> str:
     free = shutil.disk_usage(".").free / 2**30
     if not os.access(".", os.W_OK):
@@ -88,6 +94,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("plots", _module("matplotlib"), "pip install matplotlib"),
     ("disk", _disk, "choose another folder"),
     ("data folder", _data_folder, "choose another with the environment variable BFQ_HOME"),
+    ("compiled programs", _compiled, "set XDG_CACHE_HOME to a folder of your own"),
     ("robots (optional)", _robot, "pip install 'bfq-rl[mujoco]'"),
     ("drawing robots (optional)", _drawing, "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6"),
     ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),

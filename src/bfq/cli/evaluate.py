@@ -42,11 +42,14 @@ PROTOCOL = (
 
 def run(args: argparse.Namespace) -> int:
     """Evaluates, and shows one line a member."""
-    from bfq.api import evaluate
     from bfq.files import write_json
+    from bfq.training.progress import announced
 
     protocol = {name: getattr(args, name) for name in PROTOCOL}
-    found = evaluate(args.folder, video=args.video, member=args.member, **protocol)
+    with announced(f"evaluating {args.folder}", quiet=args.json):
+        from bfq.api import evaluate
+
+        found = evaluate(args.folder, video=args.video, member=args.member, **protocol)
     if args.out:
         write_json(args.out, found)
     if args.json:

@@ -39,13 +39,17 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"--{word} must be at least 1, not {getattr(args, word)}.")
     from bfq.files import make_folder, write_bytes, write_json
     from bfq.reporting.toy_figure import toy_figure
+    from bfq.training.compiled import remember_compilations
     from bfq.training.progress import reporting
     from bfq.training.toy import experiment
     from bfq.training.toy_methods import METHODS, PAPER, Settings
 
     make_folder(args.out)
+    remember_compilations()
     settings, seeds, names = Settings(epochs=args.epochs), range(args.seeds), METHODS if args.all else PAPER
     with reporting("toy", len(names) * settings.epochs * settings.batches, 0) as reporter:
+        if not args.json:
+            reporter.waiting("compiling")
         clouds = experiment(seeds, settings, reporter.show, tuple(names))
     result = measure(clouds, seeds, settings)
     write_json(args.out / "toy.json", result)

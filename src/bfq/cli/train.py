@@ -45,10 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Starts or continues a run, and shows what came of it."""
-    from bfq.experiment import complete, say
-    from bfq.training.health import Diverged
-    from bfq.training.loop import Stopped
-    from bfq.training.trackers import check_trackers
+    from bfq.training.progress import announced
+
+    with announced("loading JAX", quiet=args.json):
+        from bfq.experiment import complete, say
+        from bfq.training.health import Diverged
+        from bfq.training.loop import Stopped
+        from bfq.training.trackers import check_trackers
 
     check_trackers(args.track)
     folder, dataset = _folder(args)
@@ -89,7 +92,7 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     else:
         described = _compose(args)
     folder = args.out or experiment.new_folder(described)
-    return folder, experiment.start(described, folder)
+    return folder, experiment.start(described, folder, quiet=args.json)
 
 
 def _compose(args: argparse.Namespace) -> Any:

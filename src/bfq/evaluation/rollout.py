@@ -1,6 +1,7 @@
 """Episodes of all members at once: one call of the network a time step for every simulator."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.simulation.batch import Simulators, open_batch
+from bfq.training.compiled import remember_compilations
 from bfq.training.population import Population
 
 Floats = npt.NDArray[np.float32]
@@ -46,6 +48,7 @@ def check_world(world: World, dataset: Dataset) -> None:
 
 def population_act(population: Population, states: Any, transforms: Transforms, protocol: Protocol) -> Act:
     """Actions in the world's units for (members, episodes) observations, as a function of the time step."""
+    remember_compilations()
     policy = _compiled_act(population.agent.act, protocol.acting)
 
     def act(observations: Floats, time: int) -> Floats:
@@ -81,14 +84,14 @@ class Episodes(NamedTuple):
 def rollout(act: Act, world: World, protocol: Protocol, members: int) -> Episodes:
     """Runs every member's episodes. Episode k begins in the same state for every member."""
     seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
-    simulators = open_batch(world.simulator, seeds, world.episode_steps)
-    observations, returns, time = simulators.reset(), np.zeros(len(seeds)), 0
-    while simulators.running.any():
-        actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(len(seeds), -1)
-        broken = ~np.isfinite(actions).all(1)  # a diverged member has no return, and no simulator takes NaN
-        observations, rewards, _, _ = simulators.step(np.nan_to_num(actions, posinf=0.0, neginf=0.0))
-        returns += np.where(broken, np.nan, rewards)
-        time += 1
-    simulators.close()
+    returns, time = np.zeros(len(seeds)), 0
+    with closing(open_batch(world.simulator, seeds, world.episode_steps)) as simulators:
+        observations = simulators.reset()
+        while simulators.running.any():
+            actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(len(seeds), -1)
+            broken = ~np.isfinite(actions).all(1)  # a diverged member has no return; no simulator takes NaN
+            observations, rewards, _, _ = simulators.step(np.nan_to_num(actions, posinf=0.0, neginf=0.0))
+            returns += np.where(broken, np.nan, rewards)
+            time += 1
     shape = (members, protocol.episodes)
     return Episodes(returns.reshape(shape), simulators.success.astype(np.float64).reshape(shape))

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Timer
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Column
+
+PATIENCE_S = 2.0  # what is over sooner needs no line in a file
 
 
 def _brief(metrics: Mapping[str, float]) -> str:
@@ -51,6 +54,17 @@ class Reporter:
         )
         self._task = self._bar.add_task(title, total=steps, completed=done, rate=wait, losses="")
 
+    def waiting(self, words: str) -> None:
+        """Tells what is done while no update is."""
+        if self._console.is_terminal:
+            self._bar.update(self._task, rate=words)
+        else:
+            self._console.print(f"{self._title}: {words} …", soft_wrap=True, highlight=False)
+
+    def resume(self, done: int) -> None:
+        """Begins the display at an update that an earlier call has reached."""
+        self._bar.update(self._task, completed=done)
+
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tells the state after `step` updates."""
         now = time.monotonic()
@@ -80,6 +94,30 @@ def reporting(title: str, steps: int, done: int, quiet: bool = False) -> Iterato
     """A reporter on standard error for the length of a run."""
     with _shown(Reporter(title, steps, done, Console(file=sys.stderr, quiet=quiet))) as reporter:
         yield reporter
+
+
+@contextmanager
+def announced(words: str, quiet: bool = False) -> Iterator[None]:
+    """Tells what takes a while: at once, and only while it does, where someone watches.
+
+    Elsewhere it is a line, of what does take long: what fails at once is told in one sentence.
+    """
+    if quiet:
+        yield
+    elif sys.stderr.isatty():
+        print(f"{words} …", end="\r", file=sys.stderr, flush=True)
+        try:
+            yield
+        finally:
+            print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
+    else:
+        line = Timer(PATIENCE_S, lambda: print(f"{words} …", file=sys.stderr, flush=True))
+        line.daemon = True
+        line.start()
+        try:
+            yield
+        finally:
+            line.cancel()
 
 
 @contextmanager
