@@ -172,6 +172,8 @@ BAD = {
     "bench train --transitions 0": "at least 1",
     "bench train --set etta=1": "unknown hyperparameter",
     "bench train --out /proc/none/rows.json": "cannot write",
+    "train --set candidates=5": "use --candidates",
+    "train --baseline iql,bd": "unknown agent",
     "train --episode-steps 3": "episode limit",
     "train --track wandb": "not installed",
     "train --steps -3": "at least 1",

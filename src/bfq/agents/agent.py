@@ -65,6 +65,8 @@ class Agent(NamedTuple):
     act: Callable[[Any, Float[Array, "b s"], PRNGKeyArray, Any, Acting], Float[Array, "b a"]]
     chooses: bool = True  # whether it has a critic that can choose among candidates
     needs: tuple[str, ...] = ()  # what it wants of a batch beyond (s, a, r, s′, mask): next_actions
+    reference: str = ""  # who proposed it, where and when
+    defaults: str = ""  # whose settings the defaults of its Config are
     samplers: tuple[str, ...] = ()  # the rules by which it can sample, where it does so in several steps
 
 

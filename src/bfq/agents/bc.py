@@ -121,4 +121,4 @@ def act(
     return jnp.clip(action, -1.0, 1.0)
 
 
-AGENT = Agent("bc", "Behaviour cloning", Config, init, update, act, chooses=False)
+AGENT = Agent("bc", "Behaviour cloning", Config, init, update, act, chooses=False, defaults="CORL's sizes")

@@ -1,4 +1,4 @@
-"""Bootstrapped Flow Q-Learning (BFQ), the paper's method.
+"""Bootstrapped Flow Q-Learning (BFQ): one network makes an action from noise in one call, by composing steps.
 
     initialise the policy's velocity v_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
@@ -182,4 +182,14 @@ def act(
     )
 
 
-AGENT = Agent("bfq", "Bootstrapped Flow Q-Learning", Config, init, update, act)
+REFERENCE = "Bootstrapped Flow Q-Learning, ICML 2026"
+AGENT = Agent(
+    "bfq",
+    "Bootstrapped Flow Q-Learning",
+    Config,
+    init,
+    update,
+    act,
+    reference=REFERENCE,
+    defaults="the paper's for D4RL locomotion, in CleanDiffuser's frame",
+)

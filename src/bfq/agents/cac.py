@@ -186,4 +186,18 @@ def act(
     return actor_critic.act(state, observations, key, config, acting, as_asked)
 
 
-AGENT = Agent("cac", "Consistency actor-critic", Config, init, update, act, samplers=("multistep",))
+REFERENCE = (
+    "Ding and Jin, Consistency Models as a Rich and Efficient Policy Class for Reinforcement "
+    "Learning, ICLR 2024"
+)
+AGENT = Agent(
+    "cac",
+    "Consistency actor-critic",
+    Config,
+    init,
+    update,
+    act,
+    samplers=("multistep",),
+    reference=REFERENCE,
+    defaults="the authors' code for D4RL locomotion",
+)

@@ -165,4 +165,18 @@ def act(
     )
 
 
-AGENT = Agent("dql", "Diffusion Q-learning", Config, init, update, act, samplers=RULES)
+REFERENCE = (
+    "Wang, Hunt and Zhou, Diffusion Policies as an Expressive Policy Class for Offline Reinforcement "
+    "Learning, ICLR 2023"
+)
+AGENT = Agent(
+    "dql",
+    "Diffusion Q-learning",
+    Config,
+    init,
+    update,
+    act,
+    samplers=RULES,
+    reference=REFERENCE,
+    defaults="CleanDiffuser's for D4RL locomotion",
+)

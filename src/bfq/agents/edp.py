@@ -187,4 +187,18 @@ def act(
     )
 
 
-AGENT = Agent("edp", "Efficient diffusion policies", Config, init, update, act, samplers=RULES)
+REFERENCE = (
+    "Kang, Ma, Du, Pang and Yan, Efficient Diffusion Policies for Offline Reinforcement Learning, "
+    "NeurIPS 2023"
+)
+AGENT = Agent(
+    "edp",
+    "Efficient diffusion policies",
+    Config,
+    init,
+    update,
+    act,
+    samplers=RULES,
+    reference=REFERENCE,
+    defaults="CleanDiffuser's for D4RL locomotion",
+)

@@ -149,4 +149,15 @@ def act(
     )
 
 
-AGENT = Agent("fawac", "Flow AWAC", Config, init, update, act, samplers=("euler",))
+REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline"
+AGENT = Agent(
+    "fawac",
+    "Flow AWAC",
+    Config,
+    init,
+    update,
+    act,
+    samplers=("euler",),
+    reference=REFERENCE,
+    defaults="FQL's frame",
+)

@@ -155,4 +155,14 @@ def act(
     )
 
 
-AGENT = Agent("fql", "Flow Q-Learning", Config, init, update, act)
+REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025"
+AGENT = Agent(
+    "fql",
+    "Flow Q-Learning",
+    Config,
+    init,
+    update,
+    act,
+    reference=REFERENCE,
+    defaults="OFQL's port of FQL to locomotion",
+)

@@ -211,4 +211,18 @@ def act(
     )
 
 
-AGENT = Agent("idql", "Implicit diffusion Q-learning", Config, init, update, act, samplers=tuple(SAMPLERS))
+REFERENCE = (
+    "Hansen-Estruch, Kostrikov, Janner, Kuba and Levine, IDQL: Implicit Q-Learning as an "
+    "Actor-Critic Method with Diffusion Policies, 2023"
+)
+AGENT = Agent(
+    "idql",
+    "Implicit diffusion Q-learning",
+    Config,
+    init,
+    update,
+    act,
+    samplers=tuple(SAMPLERS),
+    reference=REFERENCE,
+    defaults="CleanDiffuser's for D4RL locomotion",
+)

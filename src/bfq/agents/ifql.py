@@ -108,4 +108,15 @@ def act(
     return joint.act(networks.critics, networks.flow, observations, key, acting, config.flow_steps, "min")
 
 
-AGENT = Agent("ifql", "Implicit Flow Q-Learning", Config, init, update, act, samplers=("euler",))
+REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline"
+AGENT = Agent(
+    "ifql",
+    "Implicit Flow Q-Learning",
+    Config,
+    init,
+    update,
+    act,
+    samplers=("euler",),
+    reference=REFERENCE,
+    defaults="the FQL family's code",
+)

@@ -156,4 +156,15 @@ def act(
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-AGENT = Agent("iql", "Implicit Q-learning", Config, init, update, act, chooses=False)
+REFERENCE = "Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022"
+AGENT = Agent(
+    "iql",
+    "Implicit Q-learning",
+    Config,
+    init,
+    update,
+    act,
+    chooses=False,
+    reference=REFERENCE,
+    defaults="the authors' code for D4RL locomotion",
+)

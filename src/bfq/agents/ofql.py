@@ -158,4 +158,14 @@ def act(
     return actor_critic.act(state, observations, key, config, acting, at_temperature)
 
 
-AGENT = Agent("ofql", "One-step flow Q-learning", Config, init, update, act)
+REFERENCE = "Nguyen and Yoo, One-Step Flow Q-Learning, 2026"
+AGENT = Agent(
+    "ofql",
+    "One-step flow Q-learning",
+    Config,
+    init,
+    update,
+    act,
+    reference=REFERENCE,
+    defaults="the paper's text, and BFQ's where it is silent",
+)

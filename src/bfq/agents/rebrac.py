@@ -164,4 +164,19 @@ def act(
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-AGENT = Agent("rebrac", "Revisited BRAC", Config, init, update, act, chooses=False, needs=("next_actions",))
+REFERENCE = (
+    "Tarasov, Kurenkov, Nikulin and Kolesnikov, Revisiting the Minimalist Approach to Offline "
+    "Reinforcement Learning, NeurIPS 2023"
+)
+AGENT = Agent(
+    "rebrac",
+    "Revisited BRAC",
+    Config,
+    init,
+    update,
+    act,
+    chooses=False,
+    needs=("next_actions",),
+    reference=REFERENCE,
+    defaults="the authors' code for D4RL locomotion",
+)

@@ -211,4 +211,15 @@ def act(
     )
 
 
-AGENT = Agent("sorl", "SORL, shortcut models", Config, init, update, act, samplers=("euler",))
+REFERENCE = "Espinosa-Dice and others, Scaling Offline RL via Efficient and Expressive Shortcut Models, 2025"
+AGENT = Agent(
+    "sorl",
+    "SORL, shortcut models",
+    Config,
+    init,
+    update,
+    act,
+    samplers=("euler",),
+    reference=REFERENCE,
+    defaults="the authors' code",
+)

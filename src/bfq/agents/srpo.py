@@ -234,4 +234,17 @@ def act(
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-AGENT = Agent("srpo", "Score-regularised policy optimisation", Config, init, update, act, chooses=False)
+REFERENCE = (
+    "Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion Behavior, ICLR 2024"
+)
+AGENT = Agent(
+    "srpo",
+    "Score-regularised policy optimisation",
+    Config,
+    init,
+    update,
+    act,
+    chooses=False,
+    reference=REFERENCE,
+    defaults="the authors' code for D4RL locomotion",
+)

@@ -144,4 +144,15 @@ def act(
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-AGENT = Agent("td3_bc", "TD3 with behaviour cloning", Config, init, update, act, chooses=False)
+REFERENCE = "Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021"
+AGENT = Agent(
+    "td3_bc",
+    "TD3 with behaviour cloning",
+    Config,
+    init,
+    update,
+    act,
+    chooses=False,
+    reference=REFERENCE,
+    defaults="the authors' code",
+)

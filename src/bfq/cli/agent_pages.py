@@ -12,6 +12,15 @@ from bfq.presets import SECTIONS, entries
 from bfq.settings import compose
 
 WRITTEN = "<!-- Written by `make docs` from the agent's file and presets: change those. -->"
+WHICH = """Which one? They differ most in what an action costs:
+
+- one network call, any distribution of actions: `bfq`, `ofql`, `fql`, and `sorl` (1 to 8 calls);
+- one call, one action for a state: `bc`, `td3_bc`, `iql`, `rebrac`, `srpo`;
+- a chain of calls: diffusion in `dql`, `edp` and `idql`, a consistency model in `cac` (1 or 2), flows in
+  `ifql`, `fawac` and `fbrac` (10).
+
+Begin with `bfq`; `td3_bc` and `iql` are the fastest to train. `iql`, `idql` and `ifql` never ask the critics
+about an action beyond the data while they learn."""
 SHOWN = (*PAPER, MINI, PENDULUM.name)
 
 
@@ -35,7 +44,7 @@ def index(agents: Sequence[Agent]) -> str:
     """One line an agent."""
     rows = [(f"[{agent.name}]({agent.name}.md)", agent.title, sentence(agent)) for agent in agents]
     told = "`bfq agents NAME --task TASK` shows the values on a task, each with its source."
-    return _page("Agents", [WRITTEN, told, _table(("agent", "title", "idea"), rows)])
+    return _page("Agents", [WRITTEN, WHICH, told, _table(("agent", "title", "idea"), rows)])
 
 
 def page(agent: Agent) -> str:
@@ -47,6 +56,7 @@ def page(agent: Agent) -> str:
             WRITTEN,
             told.idea,
             *told.more,
+            *([f"Reference: {agent.reference}."] if agent.reference else []),
             *(("## Algorithm", _code(told.code, "text")) if told.code else ()),
             *_notes(told.notes),
             *_equations(agent),

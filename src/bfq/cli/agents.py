@@ -101,7 +101,7 @@ def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     known = preset(name, card.like, card.family)
     numeric = numeric_fields(agent.config())
     defaults = {
-        "config": f"default of bfq.agents.{name}",
+        "config": f"default of bfq.agents.{name}" + (f": {agent.defaults}" if agent.defaults else ""),
         "data": "default of bfq.settings",
         "evaluation": "default of bfq.evaluation.protocol",
     }

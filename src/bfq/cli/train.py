@@ -9,8 +9,8 @@ from bfq.errors import BadInput, DiskTrouble
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
-    "also train this agent and show it beside, or all others with `all`; default bc where neither --task nor "
-    "--agent is given"
+    "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc where "
+    "neither --task nor --agent is given"
 )
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
@@ -95,8 +95,13 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     return folder, experiment.start(described, folder, quiet=args.json)
 
 
+def _names(words: list[str] | None) -> list[str]:
+    """`--baseline iql,bc` and `--baseline iql --baseline bc` are the same."""
+    return [name for word in words or [] for name in word.split(",") if name]
+
+
 def _compose(args: argparse.Namespace) -> Any:
-    from bfq.settings import compose
+    from bfq.settings import EVALUATION_FLAGS, compose
 
     default = args.task is None and args.agent is None
     asked: dict[str, Any] = {
@@ -107,11 +112,15 @@ def _compose(args: argparse.Namespace) -> Any:
         "evaluations": args.evaluations,
         "simulator": args.simulator,
         "episode_steps": args.episode_steps,
-        "baselines": args.baseline or (["bc"] if default else None),
+        "baselines": _names(args.baseline) or (["bc"] if default else None),
     }
+    values = assignments(args.set)
+    for flag, name in EVALUATION_FLAGS.items():
+        if name in values:
+            raise BadInput(f"{name} is part of the evaluation, not of the agent: use {flag}.")
     return compose(
         **{name: value for name, value in asked.items() if value is not None},
-        values=assignments(args.set),
+        values=values,
         evaluation={
             "episodes": args.eval_episodes,
             "candidates": args.candidates,
