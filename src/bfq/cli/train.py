@@ -9,8 +9,8 @@ from bfq.errors import BadInput, DiskTrouble
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
-    "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc where "
-    "neither --task nor --agent is given"
+    "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc "
+    "where neither --task nor --agent is given"
 )
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
