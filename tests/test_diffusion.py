@@ -99,7 +99,7 @@ def test_the_path_visits_the_references_indices():
 def test_ancestral_steps_are_cleandiffusers():
     """Written out once more with ε̂, its clipping and all six indices; the network is just a function."""
     schedule, x = cosine(5), jax.random.normal(KEY, (40, 2))
-    net = lambda x, t: jnp.sin(3 * x) + 0.1 * t  # noqa: E731 - a stand-in for ε̂
+    net = lambda x, t: jnp.sin(3 * x) + 0.1 * t  # a stand-in for ε̂
     key = jax.random.key(3)
     predict = denoising.action_predictor(net, schedule)
     found = SAMPLERS["ancestral"](predict, schedule, x, key, 5)
@@ -135,7 +135,7 @@ def test_dpm_solver_survives_a_schedule_that_has_its_noisiest_time_twice():
 
 
 def test_one_step_of_ddim():
-    net = lambda x, t: jnp.tanh(x) + t  # noqa: E731
+    net = lambda x, t: jnp.tanh(x) + t
     x = jax.random.normal(KEY, (9, 2))
     for schedule in (cosine(5), vp(5)):
         found = SAMPLERS["ddim"](denoising.action_predictor(net, schedule), schedule, x, KEY, 1)
@@ -204,7 +204,7 @@ def test_ddim_is_of_first_order_and_dpm_solver_of_second():
 
 def test_unrolled_and_looped_chains_agree(monkeypatch):
     schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))
-    sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()  # noqa: E731
+    sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()
     unrolled = jax.value_and_grad(sample)(0.3)
     monkeypatch.setattr(solvers, "UNROLLED", 0)
     np.testing.assert_allclose(unrolled, jax.value_and_grad(sample)(0.3), rtol=1e-5)

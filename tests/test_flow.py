@@ -102,7 +102,7 @@ def test_composition_loss_vanishes_for_the_exact_map():
 def test_composition_loss_vanishes_for_a_constant_velocity():
     action, noise, none, time_key, _ = draws()
     r, m, t = COMPOSITION_TIMES["ordered"](time_key, len(action), 1e-3)
-    constant = lambda x, r, t, s: jnp.full_like(x, 0.37)  # noqa: E731 - a network in one line
+    constant = lambda x, r, t, s: jnp.full_like(x, 0.37)  # a network in one line
     assert composition_loss(constant, action, noise, r, m, t, none) < 1e-13
 
 
@@ -152,7 +152,7 @@ def test_composition_loss_is_the_weighted_velocity_error():
 
 
 def test_boundary_loss_without_preconditioning_scales_its_target():
-    zero = lambda x, r, t, s: jnp.zeros_like(x)  # noqa: E731
+    zero = lambda x, r, t, s: jnp.zeros_like(x)
     action, noise, none, *_ = draws(64)
     r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
     plain = boundary_loss(zero, action, noise, r, t, none)
@@ -246,7 +246,7 @@ def test_one_euler_step_is_the_sign_convention():
 
 
 def test_one_step_is_noise_minus_velocity():
-    velocity = lambda x, r, t, s: 0.5 * x + 0.1 * (t - r)[..., None]  # noqa: E731
+    velocity = lambda x, r, t, s: 0.5 * x + 0.1 * (t - r)[..., None]
     noise = jnp.array([[0.4], [-9.0], [9.0]])
     np.testing.assert_allclose(
         one_step(velocity, noise, jnp.zeros((3, 0))), [[0.1], [-4.6], [4.4]], atol=1e-6

@@ -39,7 +39,7 @@ def test_the_loss_is_least_at_the_marginal_velocity():
     x1 = MEAN + SIZE * jax.random.normal(keys[0], (50_000, 1))
 
     def loss(shift, slope):
-        field = lambda x, t, s: gaussian(x, t, s) + shift + slope * x  # noqa: E731
+        field = lambda x, t, s: gaussian(x, t, s) + shift + slope * x
         return drawn_errors(field, x1, nothing(x1), keys[1]).mean()
 
     np.testing.assert_allclose(jax.grad(loss, (0, 1))(0.0, 0.0), 0.0, atol=0.03)
@@ -57,18 +57,18 @@ def test_the_target_is_data_minus_noise_at_the_point_between_them():
 @pytest.mark.parametrize("steps", [1, 3, 10])
 def test_a_constant_velocity_is_exact_in_any_number_of_steps(steps):
     x0 = jax.random.normal(KEY, (5, 2))
-    field = lambda x, t, s: jnp.full_like(x, 0.4)  # noqa: E731
+    field = lambda x, t, s: jnp.full_like(x, 0.4)
     np.testing.assert_allclose(push(field, x0, nothing(x0), steps), x0 + 0.4, atol=1e-6)
 
 
 def test_times_begin_at_noise_and_stop_one_step_before_data():
-    field = lambda x, t, s: jnp.broadcast_to(t, x.shape)  # noqa: E731
+    field = lambda x, t, s: jnp.broadcast_to(t, x.shape)
     ends = push(field, jnp.zeros((1, 1)), NONE, 4)
     np.testing.assert_allclose(ends, (0 + 0.25 + 0.5 + 0.75) / 4)
 
 
 def test_samples_are_clipped_at_the_end_alone_and_scaled_by_the_temperature():
-    out_and_back = lambda x, t, s: jnp.where(t < 0.5, 8.0, -8.0) * jnp.ones_like(x)  # noqa: E731
+    out_and_back = lambda x, t, s: jnp.where(t < 0.5, 8.0, -8.0) * jnp.ones_like(x)
     s = jnp.zeros((50, 2))
     still = sample(out_and_back, s, KEY, 3, 2, temperature=0.1)
     np.testing.assert_allclose(still, 0.1 * jax.random.normal(KEY, (50, 3)), atol=1e-6)
@@ -109,7 +109,7 @@ def test_shortcuts_that_are_exact_agree_with_themselves_and_jump_alike():
 
 
 def test_both_losses_vanish_for_a_constant_velocity():
-    constant = lambda x, t, k, s: jnp.full_like(x, 0.3)  # noqa: E731
+    constant = lambda x, t, k, s: jnp.full_like(x, 0.3)
     x0, x1, t, k = draws()
     assert shortcut.consistency_loss(constant, constant, x0, x1, t, k, nothing(x0)) == 0
     straight = (1 - 1e-5) * x0 + 0.3
@@ -118,7 +118,7 @@ def test_both_losses_vanish_for_a_constant_velocity():
 
 def test_the_long_step_learns_from_the_target_networks_two_halves():
     x0, x1, t, k = draws()
-    line = lambda a: lambda x, t, k, s: a * x + t[:, None] + 0.1 * k[:, None]  # noqa: E731
+    line = lambda a: lambda x, t, k, s: a * x + t[:, None] + 0.1 * k[:, None]
 
     def loss(online, target):
         return shortcut.consistency_loss(line(online), line(target), x0, x1, t, k, nothing(x0))
@@ -155,7 +155,7 @@ def test_times_are_where_steps_begin():
 
 def test_the_flow_loss_is_asked_at_the_finest_step():
     seen = []
-    field = lambda x, t, k, s: seen.append(k) or jnp.zeros_like(x)  # noqa: E731
+    field = lambda x, t, k, s: seen.append(k) or jnp.zeros_like(x)
     x0, x1, t, _ = draws(8)
     loss = shortcut.flow_loss(field, x0, x1, t, nothing(x0), 8)
     np.testing.assert_allclose(loss, jnp.square(x1 - (1 - 1e-5) * x0).mean(), rtol=1e-6)

@@ -50,7 +50,7 @@ def begun(module, **changed):
 
 def scaled(critics, factor):
     """The same critics, their values multiplied."""
-    last = lambda c: (c.stacked.output.weight, c.stacked.output.bias)  # noqa: E731
+    last = lambda c: (c.stacked.output.weight, c.stacked.output.bias)
     return eqx.tree_at(last, critics, tuple(factor * leaf for leaf in last(critics)))
 
 
@@ -101,8 +101,8 @@ def test_one_adam_step_on_the_sum_with_frozen_critics_and_a_target_that_lags(mod
 
 
 def test_distillation_clips_the_teacher_and_not_the_student():
-    far = lambda x, t, s: 9.0 - x  # noqa: E731 - beyond 1 from anywhere near 0
-    student = lambda z, s: jnp.full_like(z, 3.0)  # noqa: E731
+    far = lambda x, t, s: 9.0 - x  # beyond 1 from anywhere near 0
+    student = lambda z, s: jnp.full_like(z, 3.0)
     noise = 0.1 * jax.random.normal(KEY, (4, 2))
     loss, actions = fql.distillation(student, far, jnp.zeros((4, 3)), noise, 1)
     assert (loss, actions[0, 0]) == ((3.0 - 1.0) ** 2, 3.0)
@@ -113,7 +113,7 @@ def test_distillation_follows_the_flow_from_the_same_noise_and_does_not_teach_it
     networks, s, z = state.networks.params, jnp.ones((5, 3)), jax.random.normal(KEY, (5, 2))
     to_flow = jax.grad(lambda flow: fql.distillation(networks.policy, flow, s, z, 3)[0])(networks.flow)
     assert size(to_flow) == 0
-    drift = lambda x, t, s: jnp.full_like(x, 0.2)  # noqa: E731
+    drift = lambda x, t, s: jnp.full_like(x, 0.2)
     loss, _ = fql.distillation(lambda z, s: jnp.clip(z + 0.2, -1, 1), drift, s, z, 7)
     assert loss < 1e-12
 
@@ -151,7 +151,7 @@ def test_fbrac_differentiates_through_all_its_steps():
     keys = iter(jax.random.split(KEY, 100))
     way = jax.tree.map(lambda leaf: jax.random.normal(next(keys), leaf.shape), networks.flow)
     slope = float(flat(gradient) @ flat(way))
-    by = lambda h: float(loss(jax.tree.map(lambda p, d: p + h * d, networks.flow, way))[0])  # noqa: E731
+    by = lambda h: float(loss(jax.tree.map(lambda p, d: p + h * d, networks.flow, way))[0])
     np.testing.assert_allclose((by(2e-3) - by(-2e-3)) / 4e-3, slope, rtol=0.03)
 
 
@@ -188,7 +188,7 @@ def test_fawac_weighs_by_the_advantage(baseline):
 
 
 def test_fawac_caps_its_weights_and_they_carry_no_gradient():
-    large = lambda n: n._replace(critics=scaled(n.critics, 1e4))  # noqa: E731
+    large = lambda n: n._replace(critics=scaled(n.critics, 1e4))
     before, loss, told, errors, _ = weighted(1.0, "policy", large)
     assert float(told["weight"]) <= 100.0
     assert float(loss) <= 100.0 * float(errors.mean())

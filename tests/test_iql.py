@@ -77,7 +77,7 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
     data = Batch(jnp.zeros((n, 1)), jnp.zeros((n, 1)), quantiles, jnp.zeros((n, 1)), jnp.ones(n))
 
     def loss(v):
-        critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # noqa: E731 - the lesser one counts
+        critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # the lesser one counts
         return iql.value_loss(lambda s: jnp.full(n, v), critics, data, config)[0]
 
     slope = jax.grad(loss)

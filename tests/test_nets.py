@@ -19,7 +19,7 @@ KEY = jax.random.key(0)
 
 def test_mish_is_x_tanh_softplus_with_its_gradient():
     x = jnp.concatenate([jnp.linspace(-30.0, 30.0, 601), jnp.array([-100.0, 100.0, 1e4])])
-    reference = lambda v: v * jnp.tanh(jax.nn.softplus(v))  # noqa: E731
+    reference = lambda v: v * jnp.tanh(jax.nn.softplus(v))
     np.testing.assert_allclose(mish(x), reference(x), rtol=2e-5, atol=1e-7)
     slope, expected = (jax.vmap(jax.grad(f))(x) for f in (mish, reference))
     np.testing.assert_allclose(slope, expected, rtol=2e-4, atol=1e-6)
@@ -61,7 +61,7 @@ def test_mlp_puts_its_norm_where_it_says(norm):
     net = MLP(KEY, 3, 2, 8, 1, "relu", norm=norm)
     x = jax.random.normal(KEY, (5, 3))
     hidden = x @ net.hidden[0].weight + net.hidden[0].bias
-    normed = lambda h: (h - h.mean(-1, keepdims=True)) / jnp.sqrt(h.var(-1, keepdims=True) + 1e-5)  # noqa: E731
+    normed = lambda h: (h - h.mean(-1, keepdims=True)) / jnp.sqrt(h.var(-1, keepdims=True) + 1e-5)
     hidden = normed(hidden) if norm == "before" else hidden
     hidden = jax.nn.relu(hidden)
     hidden = normed(hidden) if norm == "after" else hidden
@@ -139,7 +139,7 @@ def test_residual_block_is_a_tenth_of_the_way():
     block = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(KEY, p.shape), net.blocks[0])
     x, code = jax.random.normal(KEY, (5, 16)), jax.random.normal(KEY, (5, 16))
     shift, scale, gate, shift_m, scale_m, gate_m = jnp.split(block.modulation(jax.nn.silu(code)), 6, -1)
-    norm = lambda v, gain: v / jnp.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * 4.0 * gain  # noqa: E731
+    norm = lambda v, gain: v / jnp.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * 4.0 * gain
     y = x + gate * block.project(block.value(norm(x, block.gain_attention) * (1 + scale) + shift))
     hidden = jax.nn.gelu(block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m), approximate=True)
     expected = x + 0.1 * (y + gate_m * block.contract(hidden) - x)

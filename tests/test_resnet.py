@@ -30,7 +30,7 @@ def by_hand(n, kind):
         angles = 2 * np.pi * t * np.asarray(n.embed.frequencies)
     waves = [np.cos(angles), np.sin(angles)]
     code = np.concatenate(waves[::-1] if kind == "srpo" else waves, -1)
-    apply = lambda layer, x: x @ np.asarray(layer.weight) + np.asarray(layer.bias)  # noqa: E731
+    apply = lambda layer, x: x @ np.asarray(layer.weight) + np.asarray(layer.bias)
     code = apply(n.embed.second, mish(apply(n.embed.first, code)))
     x = np.concatenate([X, code, S] if kind == "clean_diffuser" else [X, S, code], -1)
     x = apply(n.enter, x)

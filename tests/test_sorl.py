@@ -108,7 +108,7 @@ def test_the_value_term_ignores_the_scale_of_q():
             now = state._replace(networks=Learner(sorl.Networks(critics, policy), None))
             return sorl.policy_loss(policy, now, batch(), KEY, jnp.int32(1), config)[0]
 
-        larger = lambda s, a: scale * (5.0 + jnp.stack([a[:, 0], a[:, 1]]))  # noqa: E731
+        larger = lambda s, a: scale * (5.0 + jnp.stack([a[:, 0], a[:, 1]]))
         return jax.grad(lambda p: loss(p, larger))(policy)
 
     once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))

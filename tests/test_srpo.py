@@ -69,7 +69,7 @@ def test_the_surrogates_gradient_is_the_closed_form(normalise):
 
 def test_the_normalised_gradient_has_unit_size_in_each_row_and_survives_zero():
     slopes = jnp.array([[3.0, -4.0], [1e-3, 0.0], [0.0, 0.0]])
-    critics = lambda s, a: jnp.stack([(slopes * a).sum(-1), 3 * (slopes * a).sum(-1)])  # noqa: E731
+    critics = lambda s, a: jnp.stack([(slopes * a).sum(-1), 3 * (slopes * a).sum(-1)])
     g, _ = module.q_gradient(critics, jnp.zeros((3, 1)), jnp.ones((3, 2)), True)
     np.testing.assert_allclose(jnp.square(g).mean(-1), [1.0, 1.0, 0.0], rtol=1e-5)
     plain, q = module.q_gradient(critics, jnp.zeros((3, 1)), jnp.ones((3, 2)), False)
@@ -104,7 +104,7 @@ def test_the_policy_finds_the_optimum_of_gaussian_behaviour_and_quadratic_q(beta
         alpha, sigma = (x[:, None] for x in module.vp_sde(t))
         return sigma * (noisy - alpha * mu) / (alpha**2 * s**2 + sigma**2)
 
-    critics = lambda o, a: -0.5 * k * jnp.square(a - c).sum(-1)[None].repeat(2, 0)  # noqa: E731
+    critics = lambda o, a: -0.5 * k * jnp.square(a - c).sum(-1)[None].repeat(2, 0)
     zeros = jnp.zeros((n, 1))
     batch = Batch(zeros, zeros, zeros[:, 0], zeros, zeros[:, 0])
 

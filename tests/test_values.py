@@ -31,7 +31,7 @@ def test_max_q_backup_takes_the_best_of_each_state_for_each_critic():
         offered.append(jax.random.normal(key, (len(s), 1)))
         return offered[-1]
 
-    critics = lambda s, a: jnp.stack([(s + a)[:, 0], (s - a)[:, 0]])  # noqa: E731
+    critics = lambda s, a: jnp.stack([(s + a)[:, 0], (s - a)[:, 0]])
     values = backup_values(critics, sample, states, KEY, samples=10)
     actions = offered[0].reshape(3, 10)
     assert len(np.unique(actions)) == 30  # every copy has its own noise
@@ -40,8 +40,8 @@ def test_max_q_backup_takes_the_best_of_each_state_for_each_critic():
 
 
 def test_best_of_n_backup_takes_what_the_critics_mean_prefers():
-    critics = lambda s, a: jnp.stack([a[:, 0], 3.0 - 2.0 * a[:, 0]])  # noqa: E731
-    sample = lambda s, key: jnp.array([[0.0], [1.0], [2.0]])  # noqa: E731
+    critics = lambda s, a: jnp.stack([a[:, 0], 3.0 - 2.0 * a[:, 0]])
+    sample = lambda s, key: jnp.array([[0.0], [1.0], [2.0]])
     values = backup_values(critics, sample, jnp.zeros((1, 1)), KEY, samples=3, best="together")
     np.testing.assert_allclose(values, [[0.0], [3.0]])  # the means are 1.5, 1, 0.5
 
@@ -70,8 +70,8 @@ def test_random_guidance_divides_by_the_other_critic():
 
 
 def test_best_of_n_takes_the_best():
-    sample = lambda s, key: jax.random.uniform(key, (len(s), 2), minval=-1.0)  # noqa: E731
-    values = lambda s, a: a[:, 0]  # noqa: E731
+    sample = lambda s, key: jax.random.uniform(key, (len(s), 2), minval=-1.0)
+    values = lambda s, a: a[:, 0]
     observations = jnp.zeros((50, 3))
     one = choose(sample, values, observations, KEY, Acting(candidates=1))
     best = choose(sample, values, observations, KEY, Acting(candidates=64))
@@ -82,8 +82,8 @@ def test_best_of_n_takes_the_best():
 
 def test_softmax_draw_follows_its_weights():
     actions = jnp.array([[-1.0], [0.0], [1.0]])
-    sample = lambda s, key: jnp.tile(actions, (len(s) // 3, 1))  # noqa: E731
-    values = lambda s, a: a[:, 0]  # noqa: E731
+    sample = lambda s, key: jnp.tile(actions, (len(s) // 3, 1))
+    values = lambda s, a: a[:, 0]
     acting = Acting(candidates=3, selection="softmax", softmax_weight=1.0)
     drawn = choose(sample, values, jnp.zeros((20_000, 1)), KEY, acting)[:, 0]
     shares = [float((drawn == value).mean()) for value in (-1.0, 0.0, 1.0)]
