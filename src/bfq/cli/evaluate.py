@@ -95,7 +95,8 @@ def _protocol(told: dict[str, Any]) -> str:
         weight = f", w = {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
         words.append(f"{told['selection']} of {told['candidates']} candidates{weight}")
     if told["sampling_steps"]:
-        words.append(f"{told['sampling_steps']} sampling steps")
+        many = "s" if told["sampling_steps"] > 1 else ""
+        words.append(f"{told['sampling_steps']} sampling step{many}")
     if told["sampler"] != "trained":
         words.append(f"sampler {told['sampler']}")
     return ", ".join(words)
