@@ -6,16 +6,18 @@ An agent says how its policy samples and what its two losses are; the rest is th
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
 from bfq.agents.agent import Acting, Batch, Metrics, Spec
-from bfq.agents.learning import Learner, Number, Step, descend, due, towards
+from bfq.agents.learning import Learner, Number, Step, descend, due, learning_rate, towards
 from bfq.nets.critic import Critics
 
 Sample = Callable[[Any, Array, PRNGKeyArray], Array]  # (policy, s, key) -> a in [−1, 1]
-Loss = Callable[[Any], tuple[Array, Metrics]]
+CriticLoss = Callable[[Any, Any, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (φ, state, …)
+PolicyLoss = Callable[[Any, Critics, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (θ, φ, …)
 Config = Any  # the agent's own, with the common names of targets, critics and backups
 
 
@@ -59,21 +61,33 @@ def fit(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> tuple[Flo
 
 def improve(
     state: State,
-    critic_loss: Loss,
-    policy_loss: Callable[[Any, Critics], tuple[Array, Metrics]],
+    batch: Batch,
+    key: PRNGKeyArray,
     config: Config,
-    rates: tuple[Number, Number],
+    critic_loss: CriticLoss,
+    policy_loss: PolicyLoss,
+    critic_learning_rate: Number | None = None,
     weight_decay: float = 0.0,
 ) -> tuple[State, Metrics]:
-    """Critics, then the policy with the new critics, then both targets; `rates` of policy and critics.
+    """Critics, then the policy with the new critics, then both targets.
 
-    The decay is of the policy's weights.
+    The critics' rate is the policy's unless it is given; the decay is of the policy's weights.
     """
-    critics, q_loss, q_metrics = descend(state.critics, critic_loss, rates[1], config.critic_clip_norm)
+    critic_key, policy_key = jax.random.split(key)
+    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    critic_rate = rate
+    if critic_learning_rate is not None:
+        critic_rate = learning_rate(critic_learning_rate, config.schedule, state.step, config.steps)
+    critics, q_loss, q_metrics = descend(
+        state.critics,
+        lambda phi: critic_loss(phi, state, batch, critic_key, config),
+        critic_rate,
+        config.critic_clip_norm,
+    )
     policy, pi_loss, pi_metrics = descend(
         state.policy,
-        lambda theta: policy_loss(theta, critics.params),
-        rates[0],
+        lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
+        rate,
         config.clip_norm,
         weight_decay,
     )

@@ -26,7 +26,6 @@ from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.checks import check_common
-from bfq.agents.learning import learning_rate
 from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, ask, bootstrap, full_span, one_step
 from bfq.flow.times import COMPOSITION_TIMES
@@ -157,15 +156,7 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    critic_key, policy_key = jax.random.split(key)
-    rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    return actor_critic.improve(
-        state,
-        lambda phi: critic_loss(phi, state, batch, critic_key, config),
-        lambda theta, phi: policy_loss(theta, phi, batch, policy_key, config),
-        config,
-        (rate, rate),
-    )
+    return actor_critic.improve(state, batch, key, config, critic_loss, policy_loss)
 
 
 def act(

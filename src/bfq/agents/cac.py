@@ -32,7 +32,7 @@ from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common
-from bfq.agents.learning import Step, learning_rate
+from bfq.agents.learning import Step
 from bfq.diffusion.consistency import (
     Consistency,
     consistency,
@@ -161,17 +161,14 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    critic_key, policy_key = jax.random.split(key)
-    rate, critic_rate = (
-        learning_rate(base, config.schedule, state.step, config.steps)
-        for base in (config.learning_rate, config.critic_learning_rate)
-    )
     return actor_critic.improve(
         state,
-        lambda phi: critic_loss(phi, state, batch, critic_key, config),
-        lambda theta, phi: policy_loss(theta, phi, state, batch, policy_key, config),
+        batch,
+        key,
         config,
-        (rate, critic_rate),
+        critic_loss,
+        lambda theta, phi, *rest: policy_loss(theta, phi, state, *rest),  # θ′, the teacher, is in the state
+        config.critic_learning_rate,
     )
 
 

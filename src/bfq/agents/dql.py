@@ -32,7 +32,6 @@ from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
-from bfq.agents.learning import learning_rate
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.diffusion.solvers import Recipe, generate
@@ -141,17 +140,14 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    critic_key, policy_key = jax.random.split(key)
-    rate, critic_rate = (
-        learning_rate(base, config.schedule, state.step, config.steps)
-        for base in (config.learning_rate, config.critic_learning_rate)
-    )
     return actor_critic.improve(
         state,
-        lambda phi: critic_loss(phi, state, batch, critic_key, config),
-        lambda theta, phi: policy_loss(theta, phi, batch, policy_key, config),
+        batch,
+        key,
         config,
-        (rate, critic_rate),
+        critic_loss,
+        policy_loss,
+        config.critic_learning_rate,
         config.weight_decay,
     )
 
