@@ -11,6 +11,7 @@ LAYERS = [
     ["errors", "provenance", "files"],
     ["simulation"],
     ["data"],
+    ["kernels"],
     ["nets"],
     ["flow"],
     ["diffusion"],
@@ -23,6 +24,7 @@ LAYERS = [
     ["settings"],
     ["reporting"],
     ["experiment"],
+    ["reproduction"],
     ["deploy"],
     ["api"],
     ["cli"],
@@ -30,10 +32,11 @@ LAYERS = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Stricter than the order: what a layer may see at all.
 ONLY = {
-    "nets": {"nets"},
-    "flow": {"flow", "nets"},
+    "kernels": {"kernels"},
+    "nets": {"nets", "kernels"},
+    "flow": {"flow", "nets", "kernels"},
     "diffusion": {"diffusion", "nets"},
-    "agents": {"agents", "diffusion", "flow", "nets", "errors"},
+    "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors"},
     "reporting": {"reporting", "errors"},
     "simulation": {"simulation", "errors"},
     "presets": {"presets"},

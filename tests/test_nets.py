@@ -110,8 +110,8 @@ def test_embedded_network_has_the_stated_inputs():
     net = EmbeddedVelocity(KEY, 17, 6, 256, 3, 100)
     assert net.trunk.hidden[0].weight.shape == (6 + 64 + 64 + 17, 256)
     assert len(net.trunk.hidden) == 3
-    assert net.embed_t.first.weight.shape == (64, 128)
-    assert not np.allclose(net.embed_t.first.weight, net.embed_r.first.weight)
+    assert net.embed.first.weight.shape == (2, 64, 128)
+    assert not np.allclose(*net.embed.first.weight)
 
 
 def test_linear_takes_any_leading_axes():
@@ -124,7 +124,8 @@ def test_networks_take_r_and_t_in_their_places():
     x, s = jax.random.normal(KEY, (5, 2)), jax.random.normal(KEY, (5, 3))
     r, t = jnp.full(5, 0.2), jnp.full(5, 0.9)
     a = EmbeddedVelocity(KEY, 3, 2, 16, 2, 100)
-    by_hand = a.trunk(jnp.concatenate([x, a.embed_t(t), a.embed_r(r), s], -1))
+    of_t, of_r = (jax.tree.map(lambda leaf, k=k: leaf[k], a.embed) for k in range(2))
+    by_hand = a.trunk(jnp.concatenate([x, of_t(t), of_r(r), s], -1))
     np.testing.assert_allclose(a(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
     raw = ARCHITECTURES["raw_time"](KEY, 3, 2, 16, 2, 1)
     by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))

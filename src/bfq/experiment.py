@@ -23,7 +23,7 @@ from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
 from bfq.files import check_place, locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
-from bfq.settings import FORMAT, RunConfig, baseline_of, checked, command, reference_of
+from bfq.settings import FORMAT, RunConfig, baseline_of, check_precision, checked, command, reference_of
 from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
 from bfq.training.health import Health
@@ -106,7 +106,8 @@ def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[s
 def population_of(run: RunConfig) -> Population:
     """The members of a run."""
     agent = get_agent(run.agent)
-    return populate(agent, configure(agent, run.config), members_of(run.seeds, run.varied))
+    half = run.precision == "bfloat16"
+    return populate(agent, configure(agent, run.config), members_of(run.seeds, run.varied), half)
 
 
 def world_of(run: RunConfig) -> World | None:
@@ -186,6 +187,7 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
         return result
     remember_compilations()
     run, kept = read_run(folder)
+    check_precision(run.precision)
     transforms, population = transforms_of(kept), population_of(run)
     outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
     result = _result(run, folder, population, dataset, transforms, outcome.clock)
@@ -286,6 +288,7 @@ def _result(
         "device": jax.devices()[0].device_kind,
         "train_seconds": clock.train_seconds,
         "microseconds_per_step": clock.microseconds_per_step,
+        "precision": run.precision,
         "config": run.config,
         "command": command(run),
     }

@@ -23,9 +23,11 @@ from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import protocol_from
+from bfq.kernels.device import available
 from bfq.presets import Preset, preset
 
 FORMAT = 1
+PRECISIONS = ("float32", "bfloat16")
 EVALUATION_FLAGS = {
     "--eval-episodes": "episodes",
     "--candidates": "candidates",
@@ -58,6 +60,7 @@ class RunConfig:
     stop_on_divergence: bool = True
     metric: str = "return"  # what an episode is scored by: return or success
     baselines: tuple[str, ...] = ()  # agents trained in the same way and shown beside this one
+    precision: str = "float32"  # of the numbers that products multiply; sums and parameters are float32
     format: int = FORMAT
 
     @property
@@ -81,6 +84,7 @@ def compose(
     chunk: int | None = None,
     stop_on_divergence: bool = True,
     baselines: Sequence[str] = (),
+    precision: str = "float32",
 ) -> RunConfig:
     """Fills in what was not said from the task's card and the agent's preset.
 
@@ -122,8 +126,10 @@ def compose(
         chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
         stop_on_divergence=stop_on_divergence,
         baselines=_baselines(agent, baselines),
+        precision=precision,
         **place,
     )  # fmt: skip
+    check_precision(precision)
     for name in run.baselines:
         baseline_of(run, name)  # a baseline that cannot be is refused now, not when its turn comes
     return run
@@ -135,6 +141,14 @@ def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
         key, spec = jax.random.key(0), Spec(2, 2)
         states = jax.eval_shape(lambda: agent.init(key, spec, config))
         jax.eval_shape(lambda state: agent.act(state, jnp.zeros((1, 2)), key, config, acting), states)
+
+
+def check_precision(precision: str) -> None:
+    """Refuses a word that is none, and what this machine cannot compute."""
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if precision == "bfloat16" and not available():
+        raise BadInput("bfloat16 products need an NVIDIA GPU, and none is used here.")
 
 
 def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:
@@ -158,6 +172,7 @@ def baseline_of(run: RunConfig, agent: str) -> RunConfig:
         episode_steps=run.episode_steps,
         chunk=run.chunk,
         stop_on_divergence=run.stop_on_divergence,
+        precision=run.precision,
     )
 
 
@@ -175,6 +190,8 @@ def checked(run: RunConfig) -> RunConfig:
     check_acting(agent, protocol_from(run.evaluation).acting)
     if run.metric not in ("return", "success"):
         raise unknown("metric", run.metric, ("return", "success"))
+    if run.precision not in PRECISIONS:
+        raise unknown("precision", run.precision, PRECISIONS)
     reference = reference_of(run)
     if reference is not None and not reference.low < reference.high:
         raise BadInput("the reference returns must differ.")
@@ -203,6 +220,8 @@ def command(run: RunConfig) -> str:
         words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]
     for name in run.baselines:
         words += ["--baseline", name]
+    if run.precision != "float32":
+        words += ["--precision", run.precision]
     return shlex.join([*words, *(() if run.stop_on_divergence else ("--keep-going",))])
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
 from bfq.agents.agent import Acting, Batch, Metrics, Spec
-from bfq.agents.learning import Learner, Number, Step, descend, due, learning_rate, towards
+from bfq.agents.learning import Learner, Number, Step, descend_and_follow, due, learning_rate
 from bfq.nets.critic import Critics
 
 Sample = Callable[[Any, Array, PRNGKeyArray], Array]  # (policy, s, key) -> a in [−1, 1]
@@ -78,28 +78,26 @@ def improve(
     critic_rate = rate
     if critic_learning_rate is not None:
         critic_rate = learning_rate(critic_learning_rate, config.schedule, state.step, config.steps)
-    critics, q_loss, q_metrics = descend(
+    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
+    critic_due = due(state.step, config.critic_target_every)
+    critics, critics_target, q_loss, q_metrics = descend_and_follow(
         state.critics,
+        state.critics_target,
         lambda phi: critic_loss(phi, state, batch, critic_key, config),
         critic_rate,
+        config.critic_target_rate * critic_due,
         config.critic_clip_norm,
     )
-    policy, pi_loss, pi_metrics = descend(
+    policy, policy_target, pi_loss, pi_metrics = descend_and_follow(
         state.policy,
+        state.policy_target,
         lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
         rate,
+        config.policy_target_rate * policy_due,
         config.clip_norm,
         weight_decay,
     )
-    policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
-    critic_due = due(state.step, config.critic_target_every)
-    new = State(
-        policy,
-        towards(state.policy_target, policy.params, config.policy_target_rate * policy_due),
-        critics,
-        towards(state.critics_target, critics.params, config.critic_target_rate * critic_due),
-        state.step + 1,
-    )
+    new = State(policy, policy_target, critics, critics_target, state.step + 1)
     return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
 
 

@@ -27,7 +27,7 @@ from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.errors import BadInput
-from bfq.flow.maps import TimeRule, ask, bootstrap, full_span, one_step
+from bfq.flow.maps import TimeRule, bootstrap, full_span, one_step
 from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
@@ -130,7 +130,9 @@ def policy_loss(
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     times = TimeRule(config.time_rule, config.max_offset, config.full_span_share)
-    wanted = bootstrap(
+    noise = jax.random.normal(action_key, batch.actions.shape)
+    # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
+    asked = bootstrap(
         policy,
         batch.actions,
         batch.observations,
@@ -139,14 +141,10 @@ def policy_loss(
         config.mixing,
         times,
         config.preconditioned,
+        full_span(noise, batch.observations),
     )
-    noise = jax.random.normal(action_key, batch.actions.shape)
-    # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
-    *answers, displacement = ask(
-        policy, wanted.boundary.query, wanted.composition.query, full_span(noise, batch.observations)
-    )
-    bc_loss, parts = wanted.loss(*answers)
-    proposed = noise - displacement
+    bc_loss, parts = asked.loss()
+    proposed = noise - asked.answers[-1]
     q = critics(batch.observations, jnp.clip(proposed, -1.0, 1.0))
     loss = bc_loss - config.eta * values.guidance(q, critic_key, config.guidance)
     if config.bound_penalty:

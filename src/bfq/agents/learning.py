@@ -9,12 +9,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from bfq.kernels.elementwise import map_leaves
+
 T = TypeVar("T")
 Number = float | Float[Array, ""]
 Step = Int[Array, ""]
 SCHEDULES = ("cosine", "constant", "warmup_cosine")
 
-_adam = optax.scale_by_adam()
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual numbers
+
+_adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
 
 
 class Learner(NamedTuple):
@@ -56,14 +60,51 @@ def descend(
 
     `clip_norm` > 0 bounds the gradient's norm; `weight_decay` shrinks the parameters apart from it (AdamW).
     """
-    (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
-    if clip_norm:
-        gradient = _bounded(gradient, clip_norm)
-    direction, moments = _adam.update(gradient, state.moments)
-    if weight_decay:
-        direction = jax.tree.map(lambda d, p: d + weight_decay * p, direction, state.params)
-    params = jax.tree.map(lambda p, d: p - rate * d, state.params, direction)
-    return Learner(params, moments), value, extra
+    gradient, value, extra = _gradient(loss, state.params, clip_norm)
+    new, _ = _adam_step(state, gradient, rate, weight_decay)
+    return new, value, extra
+
+
+def descend_and_follow(
+    state: Learner,
+    target: Any,
+    loss: Callable[[Any], tuple[Array, T]],
+    rate: Number,
+    target_rate: Number,
+    clip_norm: float = 0.0,
+    weight_decay: float = 0.0,
+) -> tuple[Learner, Any, Float[Array, ""], T]:
+    """One Adam step, and the target moved towards the new parameters in the same pass over the memory."""
+    gradient, value, extra = _gradient(loss, state.params, clip_norm)
+    new, (moved,) = _adam_step(state, gradient, rate, weight_decay, (target, target_rate))
+    return new, moved, value, extra
+
+
+def _gradient(
+    loss: Callable[[Any], tuple[Array, T]], params: Any, clip_norm: float
+) -> tuple[Any, Float[Array, ""], T]:
+    (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(params)
+    return _bounded(gradient, clip_norm) if clip_norm else gradient, value, extra
+
+
+def _adam_step(
+    state: Learner, gradient: Any, rate: Number, weight_decay: float, *followers: tuple[Any, Number]
+) -> tuple[Learner, list[Any]]:
+    """Adam as optax has it, written out so that every array is read and written once."""
+    count = optax.safe_increment(state.moments.count)
+    scalars = (rate, 1.0 - BETA_1**count, 1.0 - BETA_2**count, *(rho for _, rho in followers))
+    old = (state.params, state.moments.mu, state.moments.nu, *(target for target, _ in followers))
+
+    def step(rate: Array, c_1: Array, c_2: Array, *rest: Array) -> tuple[Array, ...]:
+        rhos, (g, p, mu, nu, *targets) = rest[: len(followers)], rest[len(followers) :]
+        mu = BETA_1 * mu + (1.0 - BETA_1) * g
+        nu = BETA_2 * nu + (1.0 - BETA_2) * g * g
+        direction = (mu / c_1) / (jnp.sqrt(nu / c_2) + EPSILON)
+        p = p - rate * (direction + weight_decay * p if weight_decay else direction)
+        return p, mu, nu, *((1.0 - rho) * t + rho * p for rho, t in zip(rhos, targets, strict=True))
+
+    params, mu, nu, *moved = map_leaves(step, scalars, gradient, *old, changed=len(old))
+    return Learner(params, optax.ScaleByAdamState(count, mu, nu)), moved
 
 
 def _bounded(gradient: T, most: float) -> T:
@@ -75,7 +116,11 @@ def _bounded(gradient: T, most: float) -> T:
 
 def towards(target: T, online: T, rate: Number) -> T:
     """Polyak averaging: target ← (1 − rate) · target + rate · online."""
-    return jax.tree.map(lambda a, b: (1.0 - rate) * a + rate * b, target, online)
+
+    def closer(rho: Array, b: Array, a: Array) -> tuple[Array]:
+        return ((1.0 - rho) * a + rho * b,)
+
+    return map_leaves(closer, (rate,), online, target, changed=1)[0]
 
 
 def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:

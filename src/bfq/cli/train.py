@@ -14,7 +14,7 @@ BASELINE_HELP = (
 )
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
-    "temperature", "sampling_steps", "sampler", "simulator", "episode_steps", "keep_going",
+    "temperature", "sampling_steps", "sampler", "simulator", "episode_steps", "keep_going", "precision",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`")
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
     add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
+    add("--precision", metavar="NAME", help="float32, or bfloat16 for products: faster, on NVIDIA GPUs")
     add("--keep-going", action="store_true", help="report a diverging member, do not stop")
     add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
     add("--json", action="store_true", help="print result.json and nothing else")
@@ -112,6 +113,7 @@ def _compose(args: argparse.Namespace) -> Any:
         "evaluations": args.evaluations,
         "simulator": args.simulator,
         "episode_steps": args.episode_steps,
+        "precision": args.precision,
         "baselines": _names(args.baseline) or (["bc"] if default else None),
     }
     values = assignments(args.set)

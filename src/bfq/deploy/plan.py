@@ -110,7 +110,7 @@ Pass = tuple[tuple[Layer, ...], int, str]  # layers, numbers of noise, output ru
 
 def _embedded(network: EmbeddedVelocity, s: int, a: int) -> Pass:
     """[a_t, embedding of t, embedding of r, s] with t = 1, r = 0."""
-    code = jnp.concatenate([network.embed_t(jnp.ones(())), network.embed_r(jnp.zeros(()))])
+    code = network.code(jnp.zeros(()), jnp.ones(()))
     return _chain(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code), a, "noise_minus"
 
 

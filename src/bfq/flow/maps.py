@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.flow.path import conditional_velocity, noisy_action
 from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_spans
-from bfq.nets.velocity import Velocity
+from bfq.nets.velocity import Velocity, at_times
 
 
 class TimeRule(NamedTuple):
@@ -112,7 +112,7 @@ def boundary_question(
 
 
 def composition_question(
-    velocity: Velocity,
+    velocities: tuple[Velocity, Velocity],
     action: Float[Array, "b a"],
     noise: Float[Array, "b a"],
     r: Float[Array, " b"],
@@ -123,11 +123,12 @@ def composition_question(
 ) -> Question:
     """π_θ(a_t, r, t; s) = sg π_θ(π_θ(a_t, m, t; s), r, m; s), written for the displacement a_t − π_θ.
 
-    The two nested calls use the online parameters and carry no gradient.
+    The two nested calls, over (m, t) and over (r, m), use the online parameters and carry no gradient.
     """
+    late, early = velocities
     a_t = noisy_action(action, noise, t)
-    a_m = flow_map(velocity, a_t, m, t, observation, preconditioned)
-    a_r = flow_map(velocity, a_m, r, m, observation, preconditioned)
+    a_m = flow_map(late, a_t, m, t, observation, preconditioned)
+    a_r = flow_map(early, a_m, r, m, observation, preconditioned)
     scale = t - r if preconditioned else jnp.ones_like(t)
     return Question(Query(a_t, r, t, observation), scale, jax.lax.stop_gradient(a_t - a_r))
 
@@ -157,20 +158,22 @@ def composition_loss(
     preconditioned: bool = True,
 ) -> Float[Array, ""]:
     """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖²."""
-    wanted = composition_question(velocity, action, noise, r, m, t, observation, preconditioned)
+    both = (velocity, velocity)
+    wanted = composition_question(both, action, noise, r, m, t, observation, preconditioned)
     return wanted.error(velocity(*wanted.query))
 
 
 class Bootstrap(NamedTuple):
-    """The two questions of L_BC, drawn for a batch, and the weight of the first."""
+    """What L_BC asked of a batch, the network's answers, and the weight of the first part."""
 
     boundary: Question
     composition: Question
+    answers: list[Float[Array, "_ a"]]  # to the two, and to what else was asked in the same call
     weight: Number  # λ, or ξ ~ Bernoulli(λ)
 
-    def loss(self, *answers: Float[Array, "_ a"]) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         """(1 − λ) L_comp + λ L_bnd, with both parts."""
-        bnd, comp = self.boundary.error(answers[0]), self.composition.error(answers[1])
+        bnd, comp = self.boundary.error(self.answers[0]), self.composition.error(self.answers[1])
         parts = {"boundary_loss": bnd, "composition_loss": comp}
         return self.weight * bnd + (1.0 - self.weight) * comp, parts
 
@@ -184,30 +187,37 @@ def bootstrap(
     mixing: str,
     times: TimeRule,
     preconditioned: bool = True,
+    *also: Query,
 ) -> Bootstrap:
-    """Draws what L_BC = (1 − λ) L_comp + λ L_bnd asks, in one of three ways with the same expectation.
+    """Asks what L_BC = (1 − λ) L_comp + λ L_bnd needs, in one of three ways with the same expectation.
 
     - "split": half of the batch estimates L_bnd, the other half L_comp, weighted λ and 1 − λ. At the
       paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so λ may differ by member.
     - "update": the paper's letter, ξ ~ Bernoulli(λ) once an update chooses which loss the whole batch has.
     - "both": both losses on the whole batch.
+
+    All times are embedded in one call; the rows of both losses and of `also` are answered in another.
     """
     noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
     noise = jax.random.normal(noise_key, action.shape)
     everything, half = slice(None), action.shape[0] // 2
     anchored, composed = (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
 
-    r, t = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
-    bnd = boundary_question(action[anchored], noise[anchored], r, t, observation[anchored], preconditioned)
+    near = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
     spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
-    spans = with_full_spans(span_key, spans, times.full_span_share)
+    r, m, t = with_full_spans(span_key, spans, times.full_span_share)
+    asked = [near, (r, t), *((query.r, query.t) for query in also)]
+    together = [jnp.concatenate(parts) for parts in zip(*asked, strict=True)]
+    late, early, velocity = at_times(velocity, (m, t), (r, m), (together[0], together[1]))
+
+    bnd = boundary_question(action[anchored], noise[anchored], *near, observation[anchored], preconditioned)
     comp = composition_question(
-        velocity, action[composed], noise[composed], *spans, observation[composed], preconditioned
+        (late, early), action[composed], noise[composed], r, m, t, observation[composed], preconditioned
     )
     weight = boundary_ratio
     if mixing == "update":
         weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
-    return Bootstrap(bnd, comp, weight)
+    return Bootstrap(bnd, comp, ask(velocity, bnd.query, comp.query, *also), weight)
 
 
 def bootstrap_loss(
@@ -221,5 +231,5 @@ def bootstrap_loss(
     preconditioned: bool = True,
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """L_BC = (1 − λ) L_comp + λ L_bnd, and both parts."""
-    wanted = bootstrap(velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned)
-    return wanted.loss(*ask(velocity, wanted.boundary.query, wanted.composition.query))
+    asked = bootstrap(velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned)
+    return asked.loss()

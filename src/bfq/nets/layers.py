@@ -98,9 +98,16 @@ class LayerNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
         """Normalises each vector by its own statistics."""
-        centred = x - x.mean(-1, keepdims=True)
-        variance = jnp.square(centred).mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt(variance + self.epsilon) * self.scale + self.shift
+        return normalised(x, self.epsilon, self.scale, self.shift)
+
+
+def normalised(
+    x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, " d"], shift: Float[Array, " d"]
+) -> Float[Array, "*b d"]:
+    """(x − mean) / √(variance + ε) · scale + shift over the last axis."""
+    centred = x - x.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + epsilon) * scale + shift
 
 
 def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
@@ -110,6 +117,7 @@ def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Floa
     return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
+@jax.custom_jvp
 def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     """Mish(x) = x · tanh(softplus(x)), with one exponential instead of three transcendentals.
 
@@ -119,6 +127,18 @@ def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     e = jnp.exp(jnp.minimum(x, 20.0))
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
+
+
+@mish.defjvp
+def _mish_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """Mish′(x) = T + x · 4e(e + 1)/(n + 2)² with T = n/(n + 2): one exponential and one division for both."""
+    (x,), (dx,) = primals, tangents
+    e = jnp.exp(jnp.minimum(x, 20.0))
+    n = e * (e + 2.0)
+    inverse = 1.0 / (n + 2.0)
+    t = n * inverse
+    slope = t + x * (4.0 * (e * inverse)) * ((e + 1.0) * inverse)
+    return x * t, slope * dx
 
 
 def gelu(x: Float[Array, "*b"]) -> Float[Array, "*b"]:

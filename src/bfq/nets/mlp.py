@@ -1,12 +1,15 @@
 """The multi-layer perceptron, with the three places where reference codes put their layer norm."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, torch_uniform
+from bfq.kernels.device import use
+from bfq.kernels.layer import layer, suits
+from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, torch_uniform
 
 
 class MLP(eqx.Module):
@@ -49,8 +52,30 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Maps the last axis."""
         for k, linear in enumerate(self.hidden):
-            x = linear(x)
-            x = self.norms[k](x) if self.norm == "before" else x
-            x = ACTIVATIONS[self.activations[k]](x)
-            x = self.norms[k](x) if self.norm == "after" else x
+            x = hidden_layer(linear, self.activations[k], self.norms[k] if self.norms else None, self.norm, x)
         return self.output(x)
+
+
+class Finish(NamedTuple):
+    """What follows the bias in a hidden layer."""
+
+    activation: str
+    norm: str
+    epsilon: float
+
+    def __call__(self, z: Float[Array, "*b o"], *norm: Float[Array, " o"]) -> Float[Array, "*b o"]:
+        """F(z), with the scale and the shift of the norm if there is one."""
+        z = normalised(z, self.epsilon, *norm) if self.norm == "before" else z
+        h = ACTIVATIONS[self.activation](z)
+        return normalised(h, self.epsilon, *norm) if self.norm == "after" else h
+
+
+def hidden_layer(
+    linear: Linear, activation: str, norm: LayerNorm | None, order: str, x: Float[Array, "*b i"]
+) -> Float[Array, "*b o"]:
+    """A product, its bias, and what follows: on a GPU in one kernel after the product."""
+    finish = Finish(activation, order, norm.epsilon if norm else 0.0)
+    parameters = (norm.scale, norm.shift) if norm else ()
+    if use().kernels and suits(x, linear.weight.shape[1]):
+        return layer(finish, x, linear.weight, linear.bias, *parameters)
+    return finish(linear(x), *parameters)

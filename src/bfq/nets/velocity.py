@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
@@ -49,8 +50,7 @@ class EmbeddedVelocity(eqx.Module):
     CleanDiffuser's network for DQL with a second embedding, of its own weights, for r.
     """
 
-    embed_t: TimeEmbedding
-    embed_r: TimeEmbedding
+    embed: TimeEmbedding  # of t and of r, stacked: one batched product instead of two small ones
     trunk: MLP
 
     def __init__(
@@ -64,8 +64,11 @@ class EmbeddedVelocity(eqx.Module):
         time_dim: int = 64,
     ):
         t_key, r_key, trunk_key = jax.random.split(key, 3)
-        self.embed_t = TimeEmbedding(t_key, time_dim, 2 * time_dim, time_dim, time_scale)
-        self.embed_r = TimeEmbedding(r_key, time_dim, 2 * time_dim, time_dim, time_scale)
+
+        def embedding(k: PRNGKeyArray) -> TimeEmbedding:
+            return TimeEmbedding(k, time_dim, 2 * time_dim, time_dim, time_scale)
+
+        self.embed = jax.vmap(embedding)(jnp.stack([t_key, r_key]))
         fan_in = action_dim + 2 * time_dim + observation_dim
         self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
 
@@ -74,10 +77,36 @@ class EmbeddedVelocity(eqx.Module):
         """Numbers in an action."""
         return self.trunk.output.bias.shape[-1]
 
-    def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
+    def code(self, r: Float[Array, "*b"], t: Float[Array, "*b"]) -> Float[Array, "*b c"]:
+        """[embedding of t, embedding of r]."""
+        of_t, of_r = jax.vmap(lambda net, time: net(time))(self.embed, jnp.stack([t, r]))
+        return jnp.concatenate([of_t, of_r], axis=-1)
+
+    def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:
         """Concatenates in CleanDiffuser's order and applies the trunk."""
-        codes = beside(observation, self.embed_t(t), self.embed_r(r))
+        codes = beside(observation, code)
         return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
+
+    def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
+        """The velocity, from times that are embedded first."""
+        return self.at(self.code(r, t), noisy_action, observation)
+
+
+def at_times(velocity: Velocity, *pairs: tuple[Float[Array, " _"], Float[Array, " _"]]) -> list[Velocity]:
+    """The velocity at each of several pairs (r, t), all of them embedded in one call.
+
+    What is returned looks at its x and s alone. A network without an embedding is returned as it is.
+    """
+    if not isinstance(velocity, EmbeddedVelocity):
+        return [velocity] * len(pairs)
+    network = velocity
+    code = network.code(*(jnp.concatenate(times) for times in zip(*pairs, strict=True)))
+    ends = np.cumsum([len(t) for _, t in pairs])[:-1]
+
+    def given(code: Array) -> Velocity:
+        return lambda x, r, t, s: network.at(code, x, s)
+
+    return [given(part) for part in jnp.split(code, ends)]
 
 
 class RawTimeVelocity(eqx.Module):

@@ -14,6 +14,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from bfq.agents.agent import Agent, Batch, Spec, numeric_fields
 from bfq.errors import BadInput
+from bfq.kernels.device import using
+from bfq.training.compiled import compiler_options
+from bfq.training.foresight import divide
+
+_shape: Any = jax.ShapeDtypeStruct
+AHEAD_BYTES = 2**28  # most memory for what is computed ahead
 
 
 class Member(NamedTuple):
@@ -30,6 +36,7 @@ class Population(NamedTuple):
     configs: Any  # the agent's Config with leaves of shape (M,)
     keys: Key[Array, " m"]
     members: tuple[Member, ...]
+    half: bool = False  # products of bfloat16 numbers
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["packed"], meta_fields=["spec"])
@@ -84,7 +91,7 @@ def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> t
     return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)
 
 
-def populate(agent: Agent, config: Any, members: Sequence[Member]) -> Population:
+def populate(agent: Agent, config: Any, members: Sequence[Member], half: bool = False) -> Population:
     """Stacks the members' hyperparameters along the member axis."""
     varied = {name for member in members for name in member.overrides}
     fixed = varied - set(numeric_fields(config))
@@ -97,7 +104,7 @@ def populate(agent: Agent, config: Any, members: Sequence[Member]) -> Population
     singles = [dataclasses.replace(config, **member.overrides) for member in members]
     configs = jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *singles)
     keys = jnp.stack([jax.random.key(member.seed) for member in members])
-    return Population(agent, configs, keys, tuple(members))
+    return Population(agent, configs, keys, tuple(members), half)
 
 
 def initial_states(population: Population, spec: Spec) -> Any:
@@ -118,7 +125,8 @@ class Program:
 
     def __init__(self, population: Population, length: int):
         self._population = population
-        self._run: Any = jax.jit(partial(_chunk, population.agent, length), donate_argnums=0)
+        run = partial(_chunk, population.agent, population.half, length)
+        self._run: Any = jax.jit(run, donate_argnums=0, compiler_options=compiler_options())
 
     def compile(self, states: Any, rows: Rows | Batches) -> None:
         """Compiles now, so that the first call takes no longer than the others."""
@@ -163,6 +171,7 @@ def drawn(
 
 def _chunk(
     agent: Agent,
+    half: bool,
     length: int,
     states: Any,
     keys: Any,
@@ -170,20 +179,50 @@ def _chunk(
     rows: Rows | Batches,
     start: Int[Array, ""],
 ) -> Any:
-    def member_update(state: Any, key: Any, config: Any, step: Array, given: Any) -> Any:
+    def member_update(step: Array, member: tuple[Any, Any, Any], state: Any) -> Any:
+        key, config, given = member
         batch_key, update_key = _keys(key, step)
         if isinstance(rows, Rows):
-            batch = rows.batch(_draw(batch_key, config.batch_size, len(rows.packed)))
+            batch = given.batch(_draw(batch_key, config.batch_size, len(rows.packed)))
         else:
             batch = _unpacked(given, rows.spec)
-        return agent.update(state, batch, update_key, config)
+        return agent.update(state._replace(step=step), batch, update_key, config)
 
-    given = rows.packed if isinstance(rows, Batches) else None
+    streamed = isinstance(rows, Batches)
+    one_member = partial(jax.tree.map, lambda leaf: _shape(leaf.shape[1:], leaf.dtype))
+    states = states._replace(step=jnp.zeros(len(keys), jnp.int32))
+    data = _shape(rows.packed.shape[2:], rows.packed.dtype) if streamed else rows
+    with using(members=len(keys), half=half):
+        divided = divide(member_update, start, (*one_member((keys, configs)), data), one_member(states))
+
     # All members are at the same update: kept without a member axis, its number can decide what is computed.
-    member_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
-    every_member = jax.vmap(member_update, in_axes=(member_axes, 0, 0, None, None if given is None else 0))
+    state_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
+    member_axes = (0, 0, 0 if streamed else None)
+    private = jax.vmap(divided.private, in_axes=(None, member_axes, None))
+    rest = jax.vmap(divided.rest, in_axes=(None, member_axes, state_axes, None, 0))
 
-    def update(states: Any, xs: tuple[Array, Array | None]) -> Any:
-        return every_member(states._replace(step=xs[0]), keys, configs, *xs)
+    def foresee(step: Array, given: Array | None) -> tuple[Any, Any]:
+        common = divided.common(step)
+        return common, private(step, (keys, configs, given if streamed else rows), common)
 
-    return jax.lax.scan(update, states, (start + jnp.arange(length), given))
+    def update(states: Any, xs: Any) -> Any:
+        step, given, (common, mine) = xs
+        states, metrics = rest(step, (keys, configs, given if streamed else rows), states, common, mine)
+        return states, jnp.stack(list(metrics.values()))  # one array to write an update, not one a metric
+
+    def block(states: Any, xs: Any) -> Any:
+        return jax.lax.scan(update, states, (*xs, jax.vmap(foresee)(*xs)))
+
+    ahead = _block_length(length, divided.private_bytes() * len(keys))
+    steps = (start + jnp.arange(length)).reshape(-1, ahead)
+    given = rows.packed.reshape(-1, ahead, *rows.packed.shape[1:]) if streamed else None
+    states, metrics = jax.lax.scan(block, states, (steps, given))
+    names = divided.result[1]
+    metrics = metrics.reshape(length, len(names), len(keys))
+    return states, {name: metrics[:, k] for k, name in enumerate(names)}
+
+
+def _block_length(length: int, bytes_each: int) -> int:
+    """Updates whose chance is computed ahead: the largest divisor of `length` that memory allows."""
+    most = max(min(length, AHEAD_BYTES // max(bytes_each, 1)), 1)
+    return max(n for n in range(1, most + 1) if length % n == 0)

@@ -1,0 +1,50 @@
+"""Whether kernels are used, and for how many members at once."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Use(NamedTuple):
+    """How the program that is being traced uses kernels."""
+
+    kernels: bool
+    members: int = 1  # traced for one member, run for so many at once: decides how the work is cut
+    interpreted: bool = False  # on any device, slowly: for tests
+    half: bool = False  # products of bfloat16 numbers, summed in float32
+
+    @property
+    def dtype(self) -> Any:
+        """What products multiply."""
+        return jnp.bfloat16 if self.half else jnp.float32
+
+
+_use: ContextVar[Use | None] = ContextVar("kernels", default=None)
+
+
+def use() -> Use:
+    """What was asked for; else kernels where they can run, unless $BFQ_NO_KERNELS is 1."""
+    return _use.get() or Use(available())
+
+
+def available() -> bool:
+    """Whether this machine's first device runs the kernels, and the user lets it."""
+    if os.environ.get("BFQ_NO_KERNELS") == "1":
+        return False
+    device = jax.devices()[0]
+    return device.platform == "gpu" and float(getattr(device, "compute_capability", "0")) >= 8.0
+
+
+@contextmanager
+def using(**changes: Any) -> Iterator[None]:
+    """Changes the use of kernels for what is traced inside."""
+    token = _use.set(use()._replace(**changes))
+    try:
+        yield
+    finally:
+        _use.reset(token)

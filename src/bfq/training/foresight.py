@@ -1,0 +1,92 @@
+"""What an update needs of chance and data alone, computed ahead for many updates at once.
+
+Batches, noise, times, noisy actions and learning rates do not depend on the networks. Inside the loop over
+updates each would cost small kernels of its own; ahead of it, one large kernel serves a hundred updates. The
+equations of the traced update are divided by what they depend on, so no agent has to know of it, and every
+number stays what it was.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+
+
+class Kind(IntEnum):
+    """What a value depends on, each including the kinds before."""
+
+    CONSTANT = 0
+    STEP = 1  # the number of the update, one for all members
+    MEMBER = 2  # a member's chance and hyperparameters, and the data
+    STATE = 3  # what training changes
+
+
+class Divided(NamedTuple):
+    """A function of (step, member, state) in three parts, each from what the parts before have foreseen."""
+
+    traced: ClosedJaxpr
+    inputs: dict[Kind, list[Var]]
+    equations: dict[Kind, list[JaxprEqn]]
+    foreseen: dict[Kind, list[Var]]  # values of the kinds STEP and MEMBER that later parts read
+    result: Any  # its shapes
+
+    def common(self, step: Any) -> list[Any]:
+        """What can be foreseen from the number of the update, for all members."""
+        return self._part(Kind.STEP, self.foreseen[Kind.STEP])(*jax.tree.leaves(step))
+
+    def private(self, step: Any, member: Any, common: list[Any]) -> list[Any]:
+        """What can be foreseen for one member."""
+        part = self._part(Kind.MEMBER, self.foreseen[Kind.MEMBER])
+        return part(*jax.tree.leaves((step, member, common)))
+
+    def rest(self, step: Any, member: Any, state: Any, common: list[Any], private: list[Any]) -> Any:
+        """The function's result."""
+        part = self._part(Kind.STATE, self.traced.jaxpr.outvars)
+        return jax.tree.unflatten(
+            jax.tree.structure(self.result), part(*jax.tree.leaves((step, member, state, common, private)))
+        )
+
+    def private_bytes(self) -> int:
+        """Bytes foreseen for one update of one member."""
+        shapes = [getattr(var.aval, "shape", ()) for var in self.foreseen[Kind.MEMBER]]
+        return sum(4 * math.prod(shape) for shape in shapes)
+
+    def _part(self, kind: Kind, wanted: Sequence[Any]) -> Callable[..., list[Any]]:
+        """The equations of this kind, as a function of all inputs and foreseen values up to it."""
+        given = [var for of, mine in self.inputs.items() if of <= kind for var in mine]
+        before = [var for of, mine in self.foreseen.items() if of < kind for var in mine]
+        equations = [*self.equations[Kind.CONSTANT], *self.equations[kind]]
+        part = self.traced.jaxpr.replace(invars=given + before, eqns=equations, outvars=list(wanted))
+        return jaxpr_as_fun(ClosedJaxpr(part, self.traced.consts))
+
+
+def divide(function: Callable[[Any, Any, Any], Any], step: Any, member: Any, state: Any) -> Divided:
+    """Traces function(step, member, state), of which only shapes are needed, and divides its equations."""
+    traced, result = jax.make_jaxpr(function, return_shape=True)(step, member, state)
+    variables = iter(traced.jaxpr.invars)
+    given = {Kind.STEP: step, Kind.MEMBER: member, Kind.STATE: state}
+    inputs = {kind: [next(variables) for _ in jax.tree.leaves(value)] for kind, value in given.items()}
+    kinds: dict[Var, Kind] = dict.fromkeys(traced.jaxpr.constvars, Kind.CONSTANT)
+    for kind, mine in inputs.items():
+        kinds |= dict.fromkeys(mine, kind)
+
+    equations: dict[Kind, list[JaxprEqn]] = {kind: [] for kind in Kind}
+    made: dict[Kind, list[Var]] = {kind: [] for kind in Kind}
+    read_later: set[Var] = set()
+    for equation in traced.jaxpr.eqns:
+        reads = _variables(equation.invars)
+        kind = max((kinds[var] for var in reads), default=Kind.CONSTANT)
+        equations[kind].append(equation)
+        made[kind] += equation.outvars
+        kinds |= dict.fromkeys(equation.outvars, kind)
+        read_later |= {var for var in reads if kinds[var] < kind}
+    read_later |= set(_variables(traced.jaxpr.outvars))
+    foreseen = {kind: [var for var in made[kind] if var in read_later] for kind in (Kind.STEP, Kind.MEMBER)}
+    return Divided(traced, inputs, equations, foreseen, result)
+
+
+def _variables(atoms: Iterable[Any]) -> list[Var]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]

@@ -1,0 +1,119 @@
+"""What is computed ahead is what would have been computed in its turn."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bfq.agents import get_agent
+from bfq.agents.agent import Spec, configure
+from bfq.training import population as module
+from bfq.training.foresight import Kind, divide
+from bfq.training.population import Program, initial_states, members_of, pack, populate
+
+SPEC = Spec(3, 2)
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 8, "steps": 20}
+
+
+def transitions(n=50):
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
+    arrays = {"observations": draw(n, 3), "actions": np.tanh(draw(n, 2)), "next_observations": draw(n, 3)}
+    return {**arrays, "rewards": draw(n), "masks": np.ones(n, np.float32)}
+
+
+def population(name, **varied):
+    agent = get_agent(name)
+    fields = {field.name for field in dataclasses.fields(agent.config)}
+    config = configure(agent, {k: v for k, v in SMALL.items() if k in fields})
+    return populate(agent, config, members_of(range(2), varied))
+
+
+@pytest.mark.parametrize("name", ["bfq", "td3_bc"])  # td3_bc does some things at every second update only
+def test_a_chunk_is_its_updates_one_after_the_other(name):
+    """Bit for bit the same draws, and the same numbers to rounding."""
+    members, rows = population(name), pack(transitions())
+    start = initial_states(members, SPEC)
+
+    def one_by_one(states):
+        found = []
+        for step in range(6):
+            moved = []
+            for k in range(2):
+                mine = jax.tree.map(lambda leaf, k=k: leaf[k], states)
+                config = jax.tree.map(lambda leaf, k=k: leaf[k], members.configs)
+                batch_key, update_key = jax.random.split(jax.random.fold_in(members.keys[k], step + 1))
+                batch = rows.batch(jax.random.randint(batch_key, (8,), 0, 50))
+                moved.append(
+                    members.agent.update(mine._replace(step=jnp.int32(step)), batch, update_key, config)
+                )
+            states, metrics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *moved)
+            found.append(metrics)
+        return states, found
+
+    expected, metrics = jax.jit(one_by_one)(start)
+    states, found = Program(members, 6)(start, rows, jnp.int32(0))
+    assert set(found) == set(metrics[0])
+    for name_, values in found.items():
+        np.testing.assert_allclose(values, np.stack([m[name_] for m in metrics]), rtol=2e-3, atol=2e-4)
+    for a, b in zip(jax.tree.leaves(states), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float64), b, rtol=2e-3, atol=2e-4)
+
+
+def test_how_far_ahead_one_looks_changes_nothing(monkeypatch):
+    members, rows = population("bfq", eta=[0.5, 2.0]), pack(transitions())
+    results = []
+    for budget in (1, 2**28):  # bytes: every update for itself, or all at once
+        monkeypatch.setattr(module, "AHEAD_BYTES", budget)
+        results.append(Program(members, 6)(initial_states(members, SPEC), rows, jnp.int32(3)))
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_values_are_divided_by_what_they_depend_on():
+    def function(step, member, state):
+        key, factor = member
+        noise = jax.random.normal(key, (4,)) * factor
+        rate = jnp.cos(step * 0.1)
+        return {"new": state + rate * noise, "chance": noise.sum(), "rate": rate}
+
+    inputs = jnp.float32(2.0), (jax.random.key(1), jnp.float32(3.0)), jnp.arange(4.0)
+    divided = divide(function, *inputs)
+    assert [var.aval.shape for var in divided.foreseen[Kind.STEP]] == [()]
+    assert (4,) in [var.aval.shape for var in divided.foreseen[Kind.MEMBER]]
+    assert {e.primitive.name for e in divided.equations[Kind.STATE]} <= {"mul", "add"}
+    assert divided.private_bytes() >= 16
+
+    common = divided.common(inputs[0])
+    private = divided.private(inputs[0], inputs[1], common)
+    expected = function(*inputs)
+    found = divided.rest(*inputs, common, private)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
+
+
+def test_no_network_is_needed_for_what_is_foreseen():
+    """The batch, the noise, the times and the noisy actions of BFQ: all that the loop need not wait for."""
+    members, rows = population("bfq"), pack(transitions())
+    one = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)  # noqa: E731
+
+    def update(step, member, state):
+        key, config = member
+        batch = rows.batch(jax.random.randint(key, (8,), 0, 50))
+        return members.agent.update(state._replace(step=step), batch, key, config)
+
+    state = one(initial_states(members, SPEC))
+    divided = divide(update, jnp.int32(0), (members.keys[0], one(members.configs)), state)
+    late = [equation.primitive.name for equation in divided.equations[Kind.STATE]]
+    assert not any("random" in name or "gather" in name or "threefry" in name for name in late)
+    assert late.count("dot_general") > 20
+    assert not any(e.primitive.name == "dot_general" for e in divided.equations[Kind.MEMBER])
+
+
+@pytest.mark.parametrize(
+    ("length", "each", "ahead"), [(500, 2**20, 250), (7, 1, 7), (6, 2**27, 2), (5, 2**40, 1)]
+)
+def test_the_block_divides_the_chunk_and_fits_the_memory(length, each, ahead):
+    assert module._block_length(length, each) == ahead

@@ -1,0 +1,126 @@
+"""Kernels compute what the plain formulas compute. They are interpreted here, so that no GPU is needed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bfq.agents import learning
+from bfq.kernels.device import Use, available, use, using
+from bfq.kernels.elementwise import BLOCK, map_leaves
+from bfq.kernels.layer import suits
+from bfq.nets.mlp import MLP
+from bfq.nets.velocity import EmbeddedVelocity
+
+KEY = jax.random.key(0)
+INTERPRETED = {"kernels": True, "interpreted": True}
+
+
+def relative(a, b):
+    errors = jax.tree.map(lambda x, y: float(jnp.abs(x - y).max() / (jnp.abs(y).max() + 1e-9)), a, b)
+    return max(jax.tree.leaves(errors))
+
+
+def both_ways(function, *inputs, **changes):
+    """With kernels and without; each traced anew, since JAX does not know that the use has changed."""
+    plain = jax.jit(lambda *x: function(*x))(*inputs)
+    with using(**INTERPRETED, **changes):
+        return jax.jit(lambda *x: function(*x))(*inputs), plain
+
+
+@pytest.mark.parametrize(("norm", "activation"), [("none", "mish"), ("before", "mish"), ("after", "gelu")])
+@pytest.mark.parametrize("rows", [16, 37])  # the second leaves a part of the last program empty
+def test_a_network_and_all_its_gradients_are_the_same_in_kernels(norm, activation, rows):
+    def loss(net, x):
+        return jnp.square(net(x)).mean() + net(2.0 * x).sum()
+
+    members = jax.vmap(lambda k: MLP(k, 5, 3, 32, 2, activation, norm=norm))(jax.random.split(KEY, 3))
+    x = jax.random.normal(KEY, (3, rows, 5))
+    gradients = jax.vmap(jax.value_and_grad(loss, argnums=(0, 1)))
+    fast, plain = both_ways(gradients, members, x)
+    assert relative(fast, plain) < 1e-5
+    assert "pallas" in _primitives(gradients, members, x)
+
+
+def _primitives(function, *inputs):
+    with using(**INTERPRETED):
+        return str(jax.make_jaxpr(lambda *x: function(*x))(*inputs))
+
+
+def test_the_times_are_embedded_in_kernels_too():
+    net, x = EmbeddedVelocity(KEY, 3, 2, 32, 2, 100), jax.random.normal(KEY, (20, 2))
+    r, t, s = jnp.linspace(0, 0.5, 20), jnp.linspace(0.5, 1, 20), jnp.ones((20, 3))
+    fast, plain = both_ways(lambda n: jax.grad(lambda m: jnp.square(m(x, r, t, s)).sum())(n), net)
+    assert relative(fast, plain) < 1e-5
+
+
+def test_bfloat16_products_are_off_by_their_rounding_and_no_more():
+    net = MLP(KEY, 6, 2, 64, 3, "mish", norm="before")
+    x = jax.random.normal(KEY, (32, 6))
+    rounded, plain = both_ways(net, x, half=True)
+    assert rounded.dtype == jnp.float32
+    assert 1e-4 < relative(rounded, plain) < 3e-2
+
+
+@pytest.mark.parametrize("width", [8, 48, 2048])
+def test_what_kernels_cannot_do_is_left_to_the_plain_formulas(width):
+    x = jnp.ones((32, 4))
+    assert not suits(x, width)
+    assert suits(x, 64)
+    assert not suits(x[:8], 64)  # few rows: a single observation, say
+    fast, plain = both_ways(MLP(KEY, 4, 2, width, 1, "relu"), x)
+    np.testing.assert_array_equal(fast, plain)
+
+
+def test_every_leaf_is_changed_and_nothing_beside_it():
+    sizes = {"small": (3,), "matrix": (7, 11), "several blocks": (BLOCK * 2 + 5,), "one": ()}
+    a = {name: jax.random.normal(KEY, shape) for name, shape in sizes.items()}
+    b = jax.tree.map(lambda x: x + 1.0, a)
+
+    def change(k, x, y):
+        return map_leaves(lambda c, p, q, r: (c * p + q, p - r), (k,), x, y, y, changed=2)
+
+    scalars = jnp.array([2.0, -1.0])  # of two members, for the same trees
+    fast, plain = both_ways(jax.vmap(change, in_axes=(0, None, None)), scalars, a, b)
+    assert relative(fast, plain) < 1e-6
+    for name, value in a.items():
+        np.testing.assert_allclose(plain[0][name][1], b[name] - value, rtol=1e-5)
+        np.testing.assert_allclose(plain[1][name][0], value - b[name], rtol=1e-5)
+
+
+def test_adam_and_the_target_are_those_of_optax_and_polyak():
+    params = {"w": jax.random.normal(KEY, (40, 30)), "b": jnp.zeros(30)}
+    adam = optax.scale_by_adam()
+
+    def loss(p):
+        return jnp.square(jnp.sin(p["w"]) - 0.3).sum() + jnp.square(p["b"] - 1.0).sum(), {}
+
+    def by_hand(p, target, steps):
+        moments = adam.init(p)
+        for _ in range(steps):
+            direction, moments = adam.update(jax.grad(lambda q: loss(q)[0])(p), moments)
+            p = jax.tree.map(lambda x, d: x - 0.01 * (d + 0.1 * x), p, direction)
+            target = jax.tree.map(lambda t, x: 0.8 * t + 0.2 * x, target, p)
+        return p, target
+
+    def ours(p, target, steps):
+        state = learning.learner(p)
+        for _ in range(steps):
+            state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2, weight_decay=0.1)
+        return state.params, target
+
+    expected = by_hand(params, params, 4)
+    for found in both_ways(lambda p: ours(p, p, 4), params):
+        assert relative(found, expected) < 1e-5
+
+
+def test_the_use_of_kernels_is_a_matter_of_the_device_and_of_what_is_asked(monkeypatch):
+    assert use() == Use(kernels=available())
+    with using(kernels=True, members=6):
+        assert use().members == 6
+        with using(half=True):
+            assert use() == Use(True, 6, half=True)
+    assert use() == Use(kernels=available())
+    monkeypatch.setenv("BFQ_NO_KERNELS", "1")
+    assert not available()
