@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pytest
 
 from bfq.agents import Acting, Spec, get_agent
@@ -11,7 +12,9 @@ from bfq.bench.acting import time_acting
 from bfq.bench.limits import limits
 from bfq.bench.timing import timed
 from bfq.bench.updates import Sizes, made_up, time_update
+from bfq.bench.watching import watch
 from bfq.cli.main import main
+from bfq.reporting.growth_figure import growth_figure, growth_panels
 
 SMALL = [
     "--set",
@@ -66,6 +69,88 @@ def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):
     ]
     assert all(row["width"] == 8 and row["batch"] == 16 and row["versions"] for row in rows)
     assert json.loads(out.read_text()) == rows
+
+
+def test_growth_is_drawn_along_what_varies(capsys, tmp_path):
+    picture = tmp_path / "new" / "growth.png"
+    words = ["bench", "train", "--agent", "td3_bc,bc", "--flow-steps", "2,3", *SMALL, *QUICK]
+    assert main([*words, "--figure", str(picture), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    found = [(row["agent"], row["flow_steps"]) for row in rows]
+    assert found == [("td3_bc", None), ("bc", 2), ("bc", 3)]  # one without inner steps is measured once
+    (steps,) = growth_panels(rows)
+    assert [line.x for line in steps.lines] == [(), (2, 3)]
+    assert picture.read_bytes() == growth_figure(rows)
+
+
+REFUSED = {
+    "train --members 1,2 --figure new/growth.pdf": "ends in .png",
+    "train --figure new/growth.png": "several values",
+    "train --members 2,2 --figure new/growth.png": "several values",
+    "train --flow-steps 2,5 --figure new/growth.png": "several values",  # bfq has none
+    "train --members 1,2 --figure /proc/none/growth.png": "cannot write",
+    "train --flow-steps 0": "--flow-steps must be at least 1",
+    "train --flow-steps few": "not a list of whole numbers",
+    "train --agent bc,dql --flow-steps 1": "at least 2",  # before bc is measured
+    "act --flow-steps 2": "unrecognized",
+    "act --figure growth.png": "unrecognized",
+    "evaluate --episodes 0": "--episodes must be at least 1",
+    "evaluate --agent bc --candidates 2": "cannot choose",
+    "evaluate --task nowhere": "unknown task",
+    "evaluate --task mine.npz": "no simulator",
+    "evaluate --set etta=1": "unknown hyperparameter",
+    "": "required",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_measured_is_one_sentence_and_writes_nothing(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *words.split()]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert REFUSED[words] in told.err
+    assert told.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_evaluation_is_timed_where_scores_are_made(capsys):
+    words = ["--agent", "td3_bc", "--task", "pendulum-mixed", "--seeds", "2", "--episodes", "3"]
+    small = ["--set", "width=8", "--set", "critic_width=8"]
+    assert main(["bench", "evaluate", *words, *small, "--repeats", "3", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["simulator_steps"] == 2 * 3 * 200  # Pendulum never ends early
+    assert row["spread"][0] <= row["seconds"] <= row["spread"][1]
+    assert row["simulator_steps_per_second"] == pytest.approx(1200 / row["seconds"])
+    shares = [row[f"{part}_share"] for part in ("policy", "simulator", "opening")]
+    assert min(shares) > 0
+    assert sum(shares) == pytest.approx(1.0)
+    assert main(["bench", "evaluate", *words, *small, "--steps", "5"]) == 0
+    assert "2 × 3 episodes" in capsys.readouterr().out
+
+
+def test_time_is_told_apart_and_those_that_stand_still_are_not_counted():
+    lengths = np.array([[4, 2], [1, 4]])
+
+    def rollout(act):
+        time.sleep(0.04)
+        seen = np.zeros((2, 2, 3))
+        for step in range(4):
+            act(seen, step)
+            time.sleep(0.01)
+            seen = seen + (step < lengths)[..., None]
+
+    def slow(observations, step):
+        time.sleep(0.02)
+
+    whole, cut = watch(rollout, slow), watch(rollout, slow, limit=2)
+    assert whole.steps == 4 + 2 + 1 + 4
+    assert whole.opening >= 0.04
+    assert whole.policy >= 4 * 0.02
+    assert whole.stepping >= 4 * 0.01
+    assert whole.opening + whole.policy + whole.stepping == pytest.approx(whole.seconds)
+    assert cut.steps == 4 + 3
+    assert cut.policy < whole.policy
 
 
 def test_the_table_is_readable_and_bad_words_are_refused(capsys):

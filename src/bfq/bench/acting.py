@@ -17,16 +17,18 @@ def time_acting(
     """Calls a second that each make `batch` actions from as many observations, with fresh noise."""
     state = agent.init(jax.random.key(0), spec, config)
     observations = jax.random.normal(jax.random.key(1), (batch, spec.observation_dim))
-    keys = jax.random.split(jax.random.key(2), calls)
 
-    # One call an action batch, as a user would make them; the loop is Python's.
-    act = jax.jit(lambda key: agent.act(state, observations, key, config, acting))
-    act(keys[0]).block_until_ready()
+    # One call an action batch, as a user would make them; the loop is Python's, the noise's key stays on the
+    # device, and the weights are part of the program, as in a policy that is deployed.
+    @jax.jit
+    def act(key: Any) -> tuple[Any, Any]:
+        key, mine = jax.random.split(key)
+        return key, agent.act(state, observations, mine, config, acting)
 
     def work() -> Any:
-        last = jnp.zeros(())
-        for key in keys:
-            last = act(key)
+        key, last = jax.random.key(2), jnp.zeros(())
+        for _ in range(calls):
+            key, last = act(key)
         return last
 
     timing = timed(work, 5)

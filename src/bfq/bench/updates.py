@@ -1,17 +1,21 @@
 """The time of one update of a whole population, from drawing the batch to moving the targets."""
 
 import dataclasses
-import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents.agent import Agent, Spec
+from bfq.agents.agent import Agent, Spec, configure
+from bfq.bench.compiling import compiled_program
 from bfq.bench.limits import limits
 from bfq.bench.timing import timed
-from bfq.training.population import Program, Rows, initial_states, members_of, pack, populate
+from bfq.training.population import Rows, pack
+
+# What agents call the network calls from noise to action of their training; those in one call have none.
+INNER_STEPS = ("flow_steps", "denoising_steps", "diffusion_steps", "consistency_steps")
 
 
 class Sizes(NamedTuple):
@@ -22,6 +26,30 @@ class Sizes(NamedTuple):
     spec: Spec = Spec(17, 6)
     chunk: int = 500  # updates in one compiled call
     repeats: int = 5  # calls that are timed
+    precision: str = "float32"  # of the products
+
+
+def inner_steps(config: Any) -> str | None:
+    """The agent's own name for the inner steps of its training, if it has them."""
+    return next((name for name in INNER_STEPS if hasattr(config, name)), None)
+
+
+class Resized(NamedTuple):
+    """What is resized in an agent's configuration; None leaves it as it is."""
+
+    width: int | None = None  # units of every hidden layer
+    batch: int | None = None  # transitions an update
+    flow_steps: int | None = None  # inner steps of training, by whatever name
+
+
+def resize(agent: Agent, base: Mapping[str, Any], sizes: Resized, values: Mapping[str, Any]) -> Any:
+    """The agent's Config at `base` with other sizes and values where it has them; values come last."""
+    named = {"width": sizes.width, "critic_width": sizes.width, "batch_size": sizes.batch}
+    own = inner_steps(agent.config())
+    if own:
+        named[own] = sizes.flow_steps
+    changed = {**{name: size for name, size in named.items() if size is not None}, **values}
+    return configure(agent, {**base, **{name: value for name, value in changed.items() if name in base}})
 
 
 def made_up(sizes: Sizes, needs: tuple[str, ...] = ()) -> Rows:
@@ -40,19 +68,25 @@ def made_up(sizes: Sizes, needs: tuple[str, ...] = ()) -> Rows:
     return pack(arrays)
 
 
+def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
+    """Seconds to compile what `time_update` times; only the shape of the transitions is needed for it."""
+    narrow = made_up(sizes._replace(transitions=1), agent.needs)
+    many = (sizes.transitions, narrow.packed.shape[1])
+    rows: Any = jax.eval_shape(lambda: dataclasses.replace(narrow, packed=jnp.zeros(many)))
+    return compiled_program(
+        agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"
+    ).seconds
+
+
 def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str, Any]:
     """Microseconds an update with their spread, the compilation apart, and the share of the device's limit.
 
     Operations and bytes are XLA's count for the compiled program, loops in an update counted once.
     """
-    config = dataclasses.replace(
-        config, steps=sizes.chunk
-    )  # so that a call goes through every phase of a run
-    population = populate(agent, config, members_of(range(sizes.members), {}))
-    states, program = initial_states(population, sizes.spec), Program(population, sizes.chunk)
-    began = time.perf_counter()
-    program.compile(states, rows)
-    compile_seconds = time.perf_counter() - began
+    made = compiled_program(
+        agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"
+    )
+    states, program = made.states, made.program
 
     def work() -> Any:
         nonlocal states
@@ -62,22 +96,36 @@ def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str
     timing = timed(work, sizes.repeats)
     per_update = [seconds / sizes.chunk for seconds in timing]
     return {
-        "agent": agent.name,
-        "members": sizes.members,
-        **_structure(config),
-        "transitions": sizes.transitions,
-        "device": jax.devices()[0].device_kind,
+        **described(agent, config, sizes),
         "microseconds_per_update": 1e6 * per_update[0],
         "spread": [1e6 * per_update[1], 1e6 * per_update[2]],
-        "compile_seconds": compile_seconds,
+        "compile_seconds": made.seconds,
+        "from_cache": made.from_cache,
         **_work_done(program.cost(), per_update[0]),
         "device_bytes": _peak_bytes(),
     }
 
 
-def _structure(config: Any) -> dict[str, Any]:
+def described(agent: Agent, config: Any, sizes: Sizes) -> dict[str, Any]:
+    """All that a time depends on, by which two measurements can be told to be of the same thing."""
     told = dataclasses.asdict(config)
-    return {"batch": told["batch_size"], "width": told.get("width"), "depth": told.get("depth")}
+    return {
+        "agent": agent.name,
+        "members": sizes.members,
+        "precision": sizes.precision,
+        "batch": told["batch_size"],
+        "width": told.get("width"),
+        "depth": told.get("depth"),
+        "flow_steps": told.get(inner_steps(config) or ""),
+        "transitions": sizes.transitions,
+        "chunk": sizes.chunk,
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def _short(config: Any, sizes: Sizes) -> Any:
+    """A run as long as one call, so that a call goes through every phase of a run."""
+    return dataclasses.replace(config, steps=sizes.chunk)
 
 
 def _work_done(cost: dict[str, float], seconds: float) -> dict[str, float]:

@@ -1,0 +1,213 @@
+"""How the time of an update grows with members, batch, width, data and inner steps, one at a time.
+
+    python benchmarks/growth.py --prepare 8 --out benchmarks/growth.json    on a GPU
+    python benchmarks/growth.py --quick                                     small sizes, for a CPU
+
+The base has the paper's sizes: 17 observations, 6 actions, batch 256, all networks 4 × 256, a million
+transitions, one member. Rows are written one by one, so that a run that is killed keeps what it has; one that
+is in the file already is not measured again. The picture lies beside the file.
+
+A program takes much longer to compile than to time. With --prepare N, so many processes first compile all
+programs into JAX's cache, where this one finds them; the rows say so (`from_cache`).
+"""
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
+
+from bfq.agents import Spec, get_agent  # noqa: E402
+from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update  # noqa: E402
+from bfq.errors import BadInput  # noqa: E402
+from bfq.files import make_folder, read_json, write_bytes, write_json  # noqa: E402
+from bfq.provenance import versions  # noqa: E402
+from bfq.reporting.growth_figure import growth_figure  # noqa: E402
+from bfq.settings import compose  # noqa: E402
+from bfq.training.compiled import remember_compilations  # noqa: E402
+
+TASK = "halfcheetah-medium-v2"
+FOREVER = 10.0**6  # seconds
+PREPARING = 0.6  # the most of a budget that goes into compiling
+Row = dict[str, Any]
+
+
+class Point(NamedTuple):
+    """What is measured: an agent at these sizes."""
+
+    agent: str
+    members: int
+    batch: int
+    width: int
+    transitions: int
+    depth: int
+    chunk: int
+    repeats: int
+    flow_steps: int | None = None  # None: as many as the agent's preset has
+    precision: str = "float32"
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.members, self.transitions, Spec(17, 6), self.chunk, self.repeats, self.precision)
+
+    def method(self) -> tuple[Any, Any]:
+        """The agent and its configuration."""
+        agent, base = get_agent(self.agent), compose(TASK, self.agent).config
+        depths = {"depth": self.depth, "critic_depth": self.depth}
+        return agent, resize(agent, base, Resized(self.width, self.batch, self.flow_steps), depths)
+
+    def identity(self) -> Row:
+        """What a row of the file says of itself if it is this point on this device."""
+        return described(*self.method(), self.sizes)
+
+    def __str__(self) -> str:
+        steps = f", {self.flow_steps} inner steps" if self.flow_steps else ""
+        sizes = f"batch {self.batch}, width {self.width}, {self.transitions:,} transitions"
+        return f"{self.agent}, {self.members} members, {sizes}{steps}"
+
+
+BASE = Point("bfq", 1, 256, 256, 1_000_000, depth=4, chunk=200, repeats=5)
+AXES: dict[str, tuple[int, ...]] = {
+    "members": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "batch": (64, 128, 256, 512, 1024, 2048, 4096),
+    "width": (64, 128, 256, 512, 1024),
+    "transitions": (10**4, 10**5, 10**6, 10**7),
+    "flow_steps": (5, 10, 20, 50),
+}
+QUICK_BASE = Point("bfq", 1, 32, 16, 1000, depth=1, chunk=10, repeats=3)
+QUICK_AXES: dict[str, tuple[int, ...]] = {
+    "members": (1, 2),
+    "batch": (32, 128),
+    "width": (16, 64),
+    "transitions": (1000, 10_000),
+    "flow_steps": (2, 5),
+}
+IN_STEPS = ("fql", "dql")  # agents whose inner steps are varied
+
+
+def points(axes: Sequence[str], agents: Sequence[str], quick: bool) -> list[Point]:
+    """Each once: the base, then one axis after the other."""
+    base, values = (QUICK_BASE, QUICK_AXES) if quick else (BASE, AXES)
+    bases = [base._replace(agent=agent) for agent in agents]
+    found = list(bases)
+    for axis in axes:
+        varied = bases if axis != "flow_steps" else [base._replace(agent=agent) for agent in IN_STEPS]
+        found += [one._replace(**{axis: value}) for one in varied for value in values[axis]]
+    return list(dict.fromkeys(found))
+
+
+def compile_point(point: Point) -> float:
+    """Run in a process of its own; the program stays behind in the cache."""
+    remember_compilations()
+    return compile_update(*point.method(), point.sizes)
+
+
+def prepare(wanted: Sequence[Point], processes: int, until: float) -> None:
+    """Compiles the points' programs side by side, in their order; none is begun after `until`."""
+    waiting, running = list(wanted), {}
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        while running or (waiting and time.monotonic() < until):
+            while waiting and len(running) < processes and time.monotonic() < until:
+                point = waiting.pop(0)
+                running[pool.submit(compile_point, point)] = point
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                point, error = running.pop(future), future.exception()
+                # What went wrong will be met again, and told, when the point is timed.
+                how = short(error) if error else f"{future.result():.1f} s"
+                print(f"compiled: {how}: {point}", flush=True)
+                if isinstance(error, BrokenExecutor):
+                    return
+
+
+def measured(wanted: Sequence[Point], until: float) -> Iterator[tuple[Point, Row | str]]:
+    """A row a point, or why there is none."""
+    data: dict[Any, Any] = {}
+    for point in wanted:
+        if time.monotonic() >= until:
+            yield point, "the time was up"
+            continue
+        agent, config = point.method()
+        need = (point.transitions, agent.needs)
+        if need not in data:
+            data = {need: made_up(point.sizes, agent.needs)}  # one at a time: ten million rows are large
+        try:
+            yield point, time_update(agent, config, data[need], point.sizes)
+        except Exception as error:  # noqa: BLE001 - most likely out of memory, and the next one may fit
+            yield point, short(error)
+
+
+def short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    args = arguments(words)
+    began, until = time.monotonic(), time.monotonic() + args.budget_seconds
+    make_folder(args.out.absolute().parent)
+    remember_compilations()
+    rows: list[Row] = read_json(args.out) if args.out.exists() else []
+    wished = {point: point.identity() for point in points(args.axes, args.agents, args.quick)}
+    left = [point for point, told in wished.items() if not any(known(row, told) for row in rows)]
+    print(f"{len(wished) - len(left)} of {len(wished)} rows are in {args.out} already", flush=True)
+    if args.prepare and left:
+        prepare(left, args.prepare, began + PREPARING * args.budget_seconds)
+    missed = 0
+    for point, found in measured(left, until):
+        if isinstance(found, str):
+            print(f"left out: {point}: {found}", flush=True)
+            missed += 1
+            continue
+        rows.append({**found, "versions": versions(), "command": shlex.join(["python", *sys.argv])})
+        write_json(args.out, rows)
+        print(f"{found['microseconds_per_update']:10,.1f} µs: {point}", flush=True)
+    draw(rows, list(wished.values()), args.out.with_suffix(".png"))
+    return 1 if missed else 0
+
+
+def known(row: Row, wished: Row) -> bool:
+    return all(row.get(name) == value for name, value in wished.items())
+
+
+def draw(rows: Sequence[Row], wished: Sequence[Row], path: Path) -> None:
+    """Pictures the rows that were asked for, those of earlier runs among them."""
+    picture = growth_figure([row for one in wished for row in rows if known(row, one)])
+    if picture:
+        write_bytes(path, picture)
+        print(f"drawn: {path}")
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--axes", default=",".join(AXES), metavar="NAME,…", help=f"of {', '.join(AXES)}; default all")
+    add("--agent", default="bfq", metavar="NAME,…", help="along all axes but flow_steps; default bfq")
+    add("--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them")
+    add("--prepare", type=int, default=0, metavar="N", help="processes that compile side by side first")
+    add("--quick", action="store_true", help="small sizes")
+    add("--out", type=Path, default=Path("benchmarks/growth.json"), metavar="FILE.json")
+    args = parser.parse_args(words)
+    args.axes, args.agents = args.axes.split(","), args.agent.split(",")
+    strange = [axis for axis in args.axes if axis not in AXES]
+    if strange:
+        parser.error(f"there is no axis {strange[0]!r}, only {', '.join(AXES)}")
+    if args.out.suffix != ".json":
+        parser.error("--out must end in .json")
+    if args.prepare < 0 or not args.budget_seconds > 0:
+        parser.error("--prepare and --budget-seconds cannot be negative")
+    return args
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BadInput as trouble:
+        sys.exit(f"growth: {trouble}")

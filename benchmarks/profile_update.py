@@ -1,0 +1,107 @@
+"""Where the time of an update goes on a GPU: how many kernels, how long each, and what they are called.
+
+    python benchmarks/profile_update.py --agent bfq --members 1 --precision bfloat16
+
+Without --overlapped the kernels run one after the other, so that their times add up; with it they run as in
+training, where some overlap and each then takes longer.
+"""
+
+import argparse
+import gzip
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bfq.agents import Spec, get_agent
+from bfq.bench.compiling import compiled_program
+from bfq.bench.timing import finished, timed
+from bfq.bench.updates import Resized, Sizes, made_up, resize
+from bfq.settings import check_precision, compose
+from bfq.training import compiled
+
+TASK, SPEC = "halfcheetah-medium-v2", Spec(17, 6)
+OVERLAP = "xla_gpu_command_buffer_scheduling_mode"
+
+
+def kernels(folder: Path) -> list[dict[str, Any]]:
+    """What ran on the GPU's streams, in order, from a trace that JAX wrote."""
+    (path,) = folder.rglob("*.trace.json.gz")
+    with gzip.open(path) as file:
+        events = json.load(file)["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    found = [
+        e
+        for e in events
+        if e.get("ph") == "X"
+        and "GPU" in names[e["pid"]]
+        and "Stream" in threads.get((e["pid"], e["tid"]), "")
+    ]
+    return sorted(found, key=lambda e: e["ts"])
+
+
+def profile(args: argparse.Namespace) -> None:
+    agent = get_agent(args.agent)
+    depths = {"depth": args.depth, "critic_depth": args.depth, "steps": args.chunk}
+    config = resize(agent, compose(TASK, args.agent).config, Resized(), depths)
+    rows = made_up(Sizes(transitions=args.transitions, spec=SPEC), agent.needs)
+    if not args.overlapped:
+        compiled.OPTIONS["gpu"].pop(OVERLAP)
+    made = compiled_program(agent, config, rows, args.members, args.chunk, args.precision == "bfloat16")
+    states = made.states
+
+    def work() -> Any:
+        nonlocal states
+        states, metrics = made.program(states, rows, jnp.int32(0))
+        return metrics
+
+    timing = timed(work, 5)
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            finished(work())
+        ran = kernels(Path(folder))
+    show(ran, args, timing.median / args.chunk)
+
+
+def show(ran: Sequence[dict[str, Any]], args: argparse.Namespace, seconds: float) -> None:
+    """The kernels of an update by name, the most expensive first."""
+    print(f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs an update")
+    if not ran:
+        print("no kernel was seen: is there a GPU?")
+        return
+    busy = sum(e["dur"] for e in ran) / args.chunk
+    print(f"{len(ran) / args.chunk:.0f} kernels an update, {busy:.0f} µs if they ran one after the other")
+    times: dict[str, list[float]] = defaultdict(list)
+    for e in ran:
+        times[e["name"]].append(e["dur"])
+    for name, took in sorted(times.items(), key=lambda item: -sum(item[1]))[: args.top]:
+        each, total = sum(took) / len(took), sum(took) / args.chunk
+        print(f"{len(took) / args.chunk:6.1f} × {each:7.2f} µs = {total:7.1f} µs  {name[:100]}")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--agent", default="bfq", metavar="NAME")
+    add("--members", type=int, default=1, metavar="N")
+    add("--depth", type=int, default=4, metavar="N", help="hidden layers of every network")
+    add("--transitions", type=int, default=1_000_000, metavar="N")
+    add("--precision", default="float32", metavar="NAME", help="of the products: float32 or bfloat16")
+    add("--chunk", type=int, default=200, metavar="N", help="updates in one compiled call")
+    add("--overlapped", action="store_true", help="as in training")
+    add("--top", type=int, default=40, metavar="N", help="kernels shown")
+    args = parser.parse_args(words)
+    check_precision(args.precision)
+    profile(args)
+
+
+if __name__ == "__main__":
+    main()

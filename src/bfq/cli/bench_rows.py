@@ -1,0 +1,131 @@
+"""What all of `bfq bench` shares: agents at their presets in, rows of numbers out."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bfq.cli.words import assignments, show_json
+from bfq.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TASK = "halfcheetah-medium-v2"
+HEADINGS = {
+    "microseconds_per_update": "µs an update",
+    "simulator_steps": "steps",
+    "simulator_steps_per_second": "steps a second",
+    "simulator_share": "stepping share",
+}
+Row = dict[str, Any]
+
+
+class Measure(NamedTuple):
+    """How one kind of measurement is told."""
+
+    columns: tuple[str, ...]  # of its table
+    line: Callable[[Row], str]  # said as soon as a row is there
+
+
+def agent_words(parser: argparse.ArgumentParser) -> None:
+    """Which agents are measured, and at which values."""
+    add = parser.add_argument
+    add("--agent", default="bfq", metavar="NAME[,NAME…]", help="methods, or all; default bfq")
+    add("--task", default=TASK, metavar="NAME", help=f"whose presets are used; default {TASK}")
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help="a hyperparameter, where the agent has it")  # fmt: skip
+
+
+def row_words(parser: argparse.ArgumentParser) -> None:
+    """Where the rows go."""
+    add = parser.add_argument
+    add("--out", type=Path, metavar="FILE", help="also write the rows to this JSON file")
+    add("--json", action="store_true", help="print the rows as JSON")
+
+
+def check_counts(args: argparse.Namespace, *names: str) -> None:
+    """Refuses counts and sizes below one; what was not given passes."""
+    for name in names:
+        given = getattr(args, name)
+        if given is not None and min(given if isinstance(given, list) else [given]) < 1:
+            raise BadInput(f"--{name.replace('_', '-')} must be at least 1.")
+
+
+def agents_of(args: argparse.Namespace) -> list[str]:
+    """The agents that were named."""
+    from bfq.agents import agent_names
+
+    return agent_names() if args.agent == "all" else args.agent.split(",")
+
+
+def bases_of(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Every hyperparameter of every agent, at its preset for the task."""
+    from bfq.settings import compose
+
+    return {name: compose(args.task, name).config for name in agents_of(args)}
+
+
+def wished_of(args: argparse.Namespace, bases: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The hyperparameters that were set, each one that some agent has."""
+    wished = {name: values[0] for name, values in assignments(args.set).items()}
+    for name in wished:
+        if not any(name in base for base in bases.values()):
+            raise unknown("hyperparameter", name, {field for base in bases.values() for field in base})
+    return wished
+
+
+def measure(
+    args: argparse.Namespace,
+    told: Measure,
+    measured: Iterable[Row],
+    done: Callable[[list[Row]], None] | None = None,
+) -> int:
+    """Says each row when it is there, and writes and shows them all at the end."""
+    from bfq.files import make_folder, write_json
+    from bfq.provenance import versions
+
+    if args.out:
+        make_folder(args.out.absolute().parent)
+    rows = []
+    for row in measured:
+        rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(sys.argv[1:])}"})
+        if not args.json:
+            print(told.line(row), flush=True)
+    if args.out:
+        write_json(args.out, rows)
+    if done:
+        done(rows)
+    if args.json:
+        show_json(rows)
+        return 0
+    from rich.console import Console
+
+    Console().print(table(told.columns, rows))
+    return 0
+
+
+def table(columns: tuple[str, ...], rows: list[Row]) -> "Table":
+    """One row a measurement."""
+    from rich.table import Table
+
+    look: dict[str, Any] = {"box": None, "pad_edge": False, "collapse_padding": True}
+    made = Table(header_style="bold", title=rows[0]["device"], **look)
+    for name in columns:
+        # Where the terminal is narrow, headings are wrapped; a number is never cut.
+        least = max(len(_cell(name, row[name])) for row in rows)
+        heading = HEADINGS.get(name, name.replace("_", " "))
+        made.add_column(heading, justify="left" if name == "agent" else "right", min_width=least)
+    for row in rows:
+        made.add_row(*(_cell(name, row[name]) for name in columns))
+    return made
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if name.startswith("share") or name.endswith("_share"):
+        return f"{value:.1%}"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
