@@ -1,0 +1,338 @@
+"""The paper's numbers against a sample typed in here a second time, its averages, and the names used here."""
+
+import pytest
+
+from bfq.agents import agent_names, get_agent
+from bfq.data.catalog import PAPER, get_task
+from bfq.errors import BadInput
+from bfq.presets import preset
+from bfq.reporting import published
+from bfq.reporting.published import AS_HERE, SCORES, TABLES, Figure, Note, place, score, table
+
+LOCOMOTION = "Average (MuJoCo)"
+ANTMAZE = "Average (AntMaze)"
+
+# Typed from the paper, row by row, in its order of columns; what stands behind a ± follows a slash.
+SAMPLE = {
+    "main": {
+        "halfcheetah-medium-expert-v2": "60.2/13.2 91.5/15.8 88.3/2.8 95.8/0.1 91.3/0.6 95.5/0.1 92.2/3.0 "
+        "96.5/0.9 95.2/0.4 99.8/0.1 98.6/0.1",
+        "hopper-medium-v2": "52.9/0.1 56.6/9.0 61.2/6.4 72.6/0.2 70.1/2.0 96.5/1.3 95.5/2.0 81.3/5.8 "
+        "103.6/0.1 74.5/0.2 103.5/0.1",
+        "walker2d-medium-replay-v2": "29.0/0.5 82.5/13.6 68.3/6.4 87.0/2.6 89.1/2.4 98.2/0.1 84.6/7.1 "
+        "67.8/11.8 106.2/0.6 82.1/1.2 97.5/1.2",
+        LOCOMOTION: "53.8 74.9 73.2 82.4 84.1 89.0 87.1 80.0 92.5 79.2 92.8",
+        "antmaze-medium-play-v2": "0.0/0.0 10.6/10.1 75.5/5.5 73.3/6.2 67.3/5.7 86.0/1.8 80.7/7.1 80.1/11.6 "
+        "88.1/5.0 78.0/7.0 87.0/4.0",
+        "antmaze-large-diverse-v2": "0.0/0.0 0.0/0.0 48.0/7.5 41.3/3.4 40.0/11.4 61.3/8.4 53.6/6.3 52.5/10.9 "
+        "76.1/6.6 83.0/4.0 76.1/7.0",
+        ANTMAZE: "0.2 4.1 60.0 50.2 59.8 81.3 73.6 65.0 84.6 79.0 83.9",
+    },
+    "full": {
+        "walker2d-medium-expert-v2": "105.4/3.1 110.4/0.4 108.7/2.2 110.4/0.0 110.6/0.0 111.6/0.9 111.6/0.7 "
+        "-1.3/0.3 114.0/2.1 109.1/1.7 113.0/0.1 100.5/0.1 113.4/0.1",
+        "halfcheetah-medium-v2": "42.5/0.2 48.5/0.7 47.7/0.2 50.8/0.0 51.5/0.1 52.3/0.2 71.9/0.8 62.2/0.7 "
+        "60.4/0.8 57.4/0.7 63.8/0.1 60.1/0.1 66.1/0.0",
+        "walker2d-medium-v2": "72.3/3.2 83.3/7.0 78.7/4.5 86.5/0.2 86.1/0.4 86.8/0.0 84.1/0.3 86.6/7.2 "
+        "84.4/4.4 77.9/2.5 87.4/0.1 72.7/0.8 91.7/0.1",
+        "halfcheetah-medium-replay-v2": "34.7/1.8 44.5/0.8 42.9/1.7 44.9/0.4 46.5/0.3 47.9/0.0 62.7/0.6 "
+        "47.9/0.6 51.4/3.4 48.3/0.2 51.2/0.1 51.1/0.1 52.1/0.1",
+        LOCOMOTION: "53.8 74.9 73.2 82.4 84.1 89.0 89.8 52.0 87.1 80.0 92.5 79.2 92.8",
+        "antmaze-large-play-v2": "0.0/0.0 0.2/0.4 38.6/4.2 33.3/1.9 48.7/4.7 83.3/2.5 0/1 0 53.6/12.5 "
+        "57.3/16.4 84.0/6.1 84.0/7.0 88.5/4.8",
+        "antmaze-medium-diverse-v2": "0.6/0.2 5.7/8.2 78.0/1.5 52.7/1.9 83.3/5.0 94.7/2.5 0/0 0 75.0/12.3 "
+        "70.0/8.1 90.2/4.2 71.0/13.0 84.1/6.9",
+        ANTMAZE: "0.2 4.1 60.0 50.2 59.8 81.3 12.3 0 73.6 65.0 84.6 79.0 83.9",
+    },
+    "ogbench": {
+        "antmaze-large-navigate-singletask-v0": "0/0 48/9 0 42/7 1/1 70/20 24/17 93/2 93/2 0/0 80/8 91/2",
+        "humanoidmaze-medium-navigate-singletask-v0": "1/0 32/7 1/1 38/19 6/2 25/8 69/19 67/4 80/8 0/0 19/12 "
+        "94/3",
+        "cube-single-play-singletask-v0": "3/1 85/8 96/2 80/20 12/3 24/4 16/9 99/0 82/6 0/0 97/2 90/5",
+        "Average (OGBench)": "1 30 22 35 6 28 19 63 43 0 47 68",
+        "pen-human-v1": "72/5 75/8 76/10 64/8 67/5 77/7 71/12 70/3 64.5/5 69/7 53/6 82/7",
+        "Average (Adroit)": "62 74 70 60 65 72 76 73 69 65 64 79",
+    },
+    "efficiency": {
+        "bfq-1": "851.2 7.8",
+        "fql-1": "929.6 -",
+        "fql-5": "- 7.9",
+        "fql-50": "- 13.5",
+        "dql-5": "238.1 11.7",
+        "dql-50": "35.5 49.5",
+    },
+    "lambda": {
+        "halfcheetah-medium-expert-v2": "80.9 96.1 98.5 94.0 -2.5",
+        "halfcheetah-medium-replay-v2": "49.0 50.7 52.1 51.8 10.6",
+    },
+    "eta": {
+        "halfcheetah-medium-expert-v2": "95.1/0.2 98.5/0.1 95.6/0.1 69.7/3.5 68.2/1.8 56.5/4.2 47.7/3.5",
+        "halfcheetah-medium-v2": "50.1/0.05 58.1/0.08 60.1/0.1 65.1/0.1 66.1/0.0 63.6/0.2 59.1/0.2",
+    },
+    "preconditioning": {
+        "halfcheetah-medium-expert-v2": "98.5/0.1 3/3.0",
+        "halfcheetah-medium-v2": "66.1/0.0 14/0.3",
+        "halfcheetah-medium-replay-v2": "52.1/0.1 16/0.1",
+    },
+    "d4rl_settings": {
+        "hopper-medium-expert-v2": "2.5 3 1 15 50 1 0.01 1 150 1 0.01",
+        "halfcheetah-medium-v2": "2.5 3 1 15 50 1 0.2 0.1 100 0.03 1",
+        "walker2d-medium-replay-v2": "2.5 3 1 15 50 1 0.5 0.1 50 1 0.1",
+        "antmaze-medium-play-v2": "5 10 2 15 50 2 0.08 0.01 200 10 0.005",
+        "antmaze-large-play-v2": "5.5 10 4.5 15 50 4.5 0.06 4.5 400 3 0.3",
+    },
+    "ogbench_settings": {
+        "antmaze-giant-navigate-singletask-v0": "10 0.003 0.01 32 0.3 1 3 10 32 10 500 1",
+        "scene-play-singletask-v0": "10 0.1 0.01 32 0.1 0.3 0.3 100 32 300 100 0.01",
+        "pen-human-v1": "3 - - 32 0.03 0.003 0.03 30000 32 10000 10 0.001",
+    },
+    "shared_settings": {
+        "learning rate": "0.0003",
+        "gradient steps": "1000000",
+        "Δmax": "0.001",
+        "target rate": "0.005",
+        "discount": "0.99",
+        "discount (AntMaze-Giant, HumanoidMaze, AntSoccer)": "0.995",
+    },
+    "checkerboard": {"hidden layers": "3", "units in a layer": "64", "epochs": "100", "batch size": "2048"},
+}
+COLUMNS = {
+    "main": "bc td3_bc iql edp idql dql srpo sorl ofql fql bfq",
+    "full": "bc td3_bc iql edp idql dql cac-2 cac-1 srpo sorl ofql fql bfq",
+    "ogbench": "bc iql idql cac-2 fawac fbrac ifql sorl-8 sorl-1 srpo fql bfq",
+    "lambda": "1 0.75 0.5 0.25 0",
+    "eta": "0.01 0.05 0.1 0.5 1 5 10",
+}
+
+
+def typed(text: str) -> Figure | None:
+    if text == "-":
+        return None
+    mean, *deviation = text.split("/")
+    return Figure(float(mean), *map(float, deviation))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_sample_agrees_and_is_a_third_of_the_table(name):
+    found = table(name)
+    compared = 0
+    for row, text in SAMPLE[name].items():
+        for column, word in zip(found.columns(), text.split(), strict=True):
+            assert found.get(row, column) == typed(word), (row, column)
+            compared += (row, column) in found.cells
+    assert 3 * compared >= len(found.cells)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_are_in_the_papers_order(name):
+    assert table(name).columns() == tuple(COLUMNS[name].split())
+
+
+def test_rows_are_in_the_papers_order_and_averages_are_none_of_them():
+    robots = ("halfcheetah", "hopper", "walker2d")
+    runs = [
+        f"{robot}-{level}-v2" for level in ("medium-expert", "medium", "medium-replay") for robot in robots
+    ]
+    mazes = [
+        f"antmaze-{maze}-v2" for maze in ("medium-play", "large-play", "medium-diverse", "large-diverse")
+    ]
+    for name in ("main", "full", "d4rl_settings"):
+        assert list(table(name).rows()) == runs + mazes
+    assert table("main").groups == {LOCOMOTION: tuple(runs), ANTMAZE: tuple(mazes)}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_no_cell_of_a_score_table_is_missing(name):
+    found = table(name)
+    assert len(found.cells) == len(found.rows()) * len(found.columns())
+    assert len(found.averages) == len(found.groups) * len(found.columns())
+
+
+def test_the_full_table_is_the_main_one_with_cac():
+    main, full = table("main"), table("full")
+    assert main.cells.items() <= full.cells.items()
+    assert main.averages.items() <= full.averages.items()
+    assert set(full.columns()) - set(main.columns()) == {"cac-1", "cac-2"}
+
+
+# What the rows really average, where the printed average is another.
+WRONG = {
+    (LOCOMOTION, "dql"): "87.9",
+    (LOCOMOTION, "sorl"): "75.2",
+    (LOCOMOTION, "idql"): "83.9",
+    (ANTMAZE, "srpo"): "65.7",
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_averages_agree_with_their_rows_or_a_note_says_what_they_are(name):
+    found = table(name)
+    half = 0.5 if name == "ogbench" else 0.05  # of the last printed digit
+    for (row, column), printed in found.averages.items():
+        exact = found.recomputed(row, column)
+        if abs(exact - printed.value) > half + 1e-9:
+            right = WRONG[row, column]
+            assert right == f"{exact:.1f}"
+            assert any(right in note.text and note.cells for note in found.notes_on(row, column))
+        else:
+            assert (row, column) not in WRONG
+
+
+def test_rows_of_scores_are_the_papers_tasks():
+    assert {row for name in SCORES for row in table(name).rows()} == set(PAPER)
+    for name in ("lambda", "eta", "preconditioning", "d4rl_settings", "ogbench_settings"):
+        assert set(table(name).rows()) <= set(PAPER), name
+
+
+def test_columns_of_scores_are_agents_here():
+    steps = {"cac-1", "cac-2", "sorl-1", "sorl-8"}  # agents that the paper prints at several steps
+    assert {column for name in SCORES for column in table(name).columns()} - steps <= set(agent_names())
+    assert {name.rpartition("-")[0] for name in steps} <= set(agent_names())
+    assert {row.rpartition("-")[0] for row in table("efficiency").rows()} == {"bfq", "fql", "dql"}
+    for name in ("d4rl_settings", "ogbench_settings"):
+        assert {column.split()[0] for column in table(name).columns()} <= set(agent_names()), name
+
+
+def test_units_are_those_of_the_tasks():
+    for name in SCORES:
+        found = table(name)
+        for row in found.rows():
+            in_per_cent = found.unit_of(row, "bfq") == "success rate (%)"
+            assert in_per_cent == (get_task(row).family == "ogbench"), row
+    assert table("ogbench").unit_of("Average (Adroit)", "bfq") == "normalised score"
+    assert table("efficiency").unit_of("bfq-1", "frequency") == "Hz"
+    assert table("efficiency").unit_of("bfq-1", "training time") == "hours"
+
+
+KNOWN_FAULTS = [
+    # table, row, column, what the note must say
+    ("main", LOCOMOTION, "dql", "87.9"),
+    ("full", LOCOMOTION, "sorl", "677.2"),
+    ("main", LOCOMOTION, "idql", "83.9"),
+    ("main", "walker2d-medium-v2", "idql", "88.1"),
+    ("full", ANTMAZE, "srpo", "six tasks"),
+    ("main", "antmaze-medium-diverse-v2", "ofql", "94.7"),
+    ("full", "walker2d-medium-expert-v2", "bfq", "114.0"),
+    ("ogbench", "cube-single-play-singletask-v0", "srpo", "82±16"),
+    ("ogbench", "cube-single-play-singletask-v0", "fawac", "81±9"),
+    ("ogbench", "cube-single-play-singletask-v0", "fbrac", "83±13"),
+    ("ogbench", "cube-single-play-singletask-v0", "ifql", "73±3"),
+    ("ogbench", "Average (OGBench)", "fbrac", "37.3"),
+    ("ogbench", "pen-human-v1", "bc", "71"),
+    ("ogbench", "pen-cloned-v1", "iql", "83"),
+    ("ogbench", "scene-play-singletask-v0", "bc", "1±1"),
+    ("ogbench", "cube-single-play-singletask-v0", "cac-2", "±30"),
+    ("ogbench", "antmaze-large-navigate-singletask-v0", "idql", "without a spread"),
+    ("full", "antmaze-medium-play-v2", "cac-2", "re-evaluation on the v2 data"),
+    ("eta", "halfcheetah-medium-v2", "10", "±2.1"),
+    ("full", "walker2d-medium-v2", "cac-1", "86.6±7.2"),
+    ("full", "walker2d-medium-replay-v2", "cac-1", "86.6±7.2"),
+    ("main", "halfcheetah-medium-v2", "bfq", "71.9"),
+    ("main", "halfcheetah-medium-replay-v2", "bfq", "62.7"),
+    ("full", "halfcheetah-medium-v2", "cac-2", "bold"),
+    ("main", "antmaze-large-play-v2", "dql", "64.6"),
+    ("main", "hopper-medium-v2", "bc", "51.9"),
+    ("main", "hopper-medium-v2", "td3_bc", "75.3"),
+    ("full", "hopper-medium-v2", "iql", "77.0"),
+    ("main", "halfcheetah-medium-expert-v2", "bfq", "98.5"),
+    ("lambda", "halfcheetah-medium-expert-v2", "0.5", "98.6"),
+    ("eta", "halfcheetah-medium-expert-v2", "0.05", "98.6"),
+    ("preconditioning", "halfcheetah-medium-expert-v2", "preconditioning", "98.6"),
+    ("efficiency", "dql-5", "frequency", "238.7"),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "column", "says"), KNOWN_FAULTS)
+def test_every_known_fault_has_a_note_and_the_number_stays(name, row, column, says):
+    found = table(name)
+    assert found.get(row, column) is not None
+    assert any(says in note.text for note in found.notes_on(row, column) if note.cells)
+
+
+def test_the_cube_row_repaired_gives_the_averages_that_its_note_tells():
+    found = table("ogbench")
+    (note,) = (note for note in found.notes if "antsoccer" in note.text)
+    for agent, cube, average in (
+        ("srpo", 82, 14.0),
+        ("fawac", 81, 17.7),
+        ("fbrac", 83, 37.3),
+        ("ifql", 73, 28.7),
+    ):
+        printed = found.cells["cube-single-play-singletask-v0", agent].value
+        repaired = found.recomputed("Average (OGBench)", agent) + (cube - printed) / 6
+        assert round(repaired, 1) == average
+        assert str(average) in note.text
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_notes_concern_cells_that_exist(name):
+    found = table(name)
+    for note in found.notes:
+        assert note.text
+        assert set(note.cells) <= found.cells.keys() | found.averages.keys()
+        assert len(set(note.cells)) == len(note.cells)
+
+
+def test_notes_on_a_cell_are_its_own_and_the_tables():
+    found = table("eta")
+    of_all = [note for note in found.notes if not note.cells]
+    assert of_all
+    assert found.notes_on("halfcheetah-medium-replay-v2", "1") == of_all
+    assert set(of_all) < set(found.notes_on("halfcheetah-medium-v2", "10"))
+    assert isinstance(of_all[0], Note)
+
+
+def test_an_unknown_table_is_refused_with_the_nearest_name():
+    with pytest.raises(BadInput, match="did you mean 'main'"):
+        table("mian")
+
+
+def test_scores_are_those_of_the_first_table_that_has_them():
+    assert score("hopper-medium-v2", "bfq") == Figure(103.5, 0.1)
+    assert score("halfcheetah-medium-replay-v2", "cac-1") == Figure(47.9, 0.6)
+    assert score("scene-play-singletask-v0", "ifql") == Figure(0.0, 0.0)
+    assert place("hopper-medium-v2", "dql") == (table("main"), "dql")
+    assert place("hopper-medium-v2", "cac") == (table("full"), "cac-2")
+    assert place("pen-cloned-v1", "sorl") == (table("ogbench"), "sorl-8")
+
+
+def test_what_the_paper_does_not_have_has_no_score():
+    assert score("hopper-medium-v2", "rebrac") is None
+    assert score("pen-human-v1", "ofql") is None
+    assert score("local/hopper-medium", "bfq") is None  # other data than the paper's
+    assert score(LOCOMOTION, "bfq") is None
+
+
+def steps_here(agent: str, task: str) -> int:
+    """The network calls behind an action as the agent acts on a task if it is not told."""
+    field = {"cac": "consistency_steps", "sorl": "flow_steps"}[agent]
+    chosen = preset(agent, task, get_task(task).family)
+    assert field not in chosen["config"]
+    told = chosen["evaluation"].get("sampling_steps")
+    return told.value if told else getattr(get_agent(agent).config(), field)
+
+
+@pytest.mark.parametrize("task", PAPER)
+@pytest.mark.parametrize("agent", AS_HERE)
+def test_a_plain_name_stands_for_the_steps_an_agent_takes_here(agent, task):
+    _, column = place(task, agent)
+    printed = (
+        1 if column == "sorl" else int(column.rpartition("-")[2])
+    )  # SORL alone is among one-step policies
+    assert printed == steps_here(agent, task)
+
+
+def test_every_task_of_the_paper_has_its_scores():
+    assert all(score(task, agent) for task in PAPER for agent in ("bfq", "fql", "bc", "iql", "cac", "sorl"))
+
+
+def test_a_note_on_a_misspelt_cell_is_not_taken_for_one_on_the_whole_table():
+    told = (
+        '[t]\ntitle = ""\ncaption = ""\nunit = ""\ntable = """\n   a  b\nr  1  2±3\n"""\n'
+        '[[notes]]\ntables = ["t"]\ntext = "doubtful"\ncells = [["r", "{}"]]\n'
+    )
+    read = published._tables(told.format("*"))["t"]
+    assert read.cells == {("r", "a"): Figure(1.0), ("r", "b"): Figure(2.0, 3.0)}
+    assert read.notes == (Note("doubtful", (("r", "a"), ("r", "b"))),)
+    with pytest.raises(ValueError, match="no cell"):
+        published._tables(told.format("c"))
