@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
 
@@ -31,8 +31,21 @@ def _one_by_one(formula: Formula, scalars: list[Array], trees: Any, changed: int
 
 
 def _in_one_launch(formula: Formula, scalars: list[Array], trees: Any, changed: int) -> Any:
-    shapes, count = [leaf.shape for leaf in trees[0]], len(trees[0])
-    sizes = [leaf.size for leaf in trees[0]]
+    new = _launch(formula, scalars, trees, [jnp.float32] * changed, in_place=True)
+    return [[leaf.reshape(old.shape) for leaf, old in zip(leaves, trees[0], strict=True)] for leaves in new]
+
+
+def halved(leaves: Sequence[Float[Array, "..."]]) -> list[Float[Array, "..."]]:
+    """The leaves in bfloat16, all in one launch."""
+    (new,) = _launch(lambda x: (x,), [], [list(leaves)], [jnp.bfloat16], in_place=False)
+    return [leaf.reshape(old.shape) for leaf, old in zip(new, leaves, strict=True)]
+
+
+def _launch(
+    formula: Formula, scalars: list[Array], trees: Sequence[list[Array]], dtypes: list[Any], in_place: bool
+) -> list[list[Array]]:
+    """Flat leaves of a result for each dtype; in place, they take the memory of the last trees."""
+    sizes, count = [leaf.size for leaf in trees[0]], len(trees[0])
     ends = list(accumulate(-(-size // BLOCK) for size in sizes))
 
     def kernel(*refs: Any) -> None:
@@ -48,20 +61,16 @@ def _in_one_launch(formula: Formula, scalars: list[Array], trees: Any, changed: 
                 inside = (program - begin) * BLOCK + jnp.arange(BLOCK) < sizes[k]
                 read = [triton.load(ref.at[here], mask=inside, other=0.0) for ref in inputs[k::count]]
                 for ref, value in zip(outputs[k::count], formula(*numbers, *read), strict=True):
-                    triton.store(ref.at[here], value, mask=inside)
+                    triton.store(ref.at[here], value.astype(ref.dtype), mask=inside)
 
-    flat = [leaf.reshape(-1) for tree in trees for leaf in tree]
-    first = len(scalars) + (len(trees) - changed) * count
+    first = len(scalars) + (len(trees) - len(dtypes)) * count
     new = pl.pallas_call(
         kernel,
-        out_shape=[_shape((size,), jnp.float32) for _ in range(changed) for size in sizes],
+        out_shape=[_shape((size,), dtype) for dtype in dtypes for size in sizes],
         grid=(ends[-1],),
-        input_output_aliases={first + k: k for k in range(changed * count)},
+        input_output_aliases={first + k: k for k in range(len(dtypes) * count)} if in_place else {},
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
         interpret=use().interpreted,
-        name="map_leaves",
-    )(*(scalar.reshape(1) for scalar in scalars), *flat)
-    return [
-        [leaf.reshape(shape) for leaf, shape in zip(new[k : k + count], shapes, strict=True)]
-        for k in range(0, changed * count, count)
-    ]
+        name="map_leaves" if in_place else "halved",
+    )(*(scalar.reshape(1) for scalar in scalars), *(leaf.reshape(-1) for tree in trees for leaf in tree))
+    return [list(new[k : k + count]) for k in range(0, len(new), count)]

@@ -8,9 +8,9 @@ its gradient of a layer norm takes ten times as long. The products are XLA's: TF
 sums, for which z, h and δ are also stored in half the bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
+from bfq.kernels.elementwise import halved
 
 _shape: Any = jax.ShapeDtypeStruct
 Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do
@@ -30,11 +31,24 @@ def suits(x: Float[Array, "r i"], width: int) -> bool:
     return x.ndim == 2 and len(x) >= 16 and 16 <= width <= WIDEST and width & (width - 1) == 0
 
 
+class Weight(NamedTuple):
+    """The weights of a layer, and what products multiply: themselves, or their bfloat16 values."""
+
+    kept: Float[Array, "i o"]
+    multiplied: Float[Array, "i o"]
+
+
+def weights(kept: Sequence[Float[Array, "i o"]]) -> list[Weight]:
+    """The weights of a network's layers, rounded in one launch if products are of bfloat16 numbers."""
+    rounded = halved([jax.lax.stop_gradient(w) for w in kept]) if use().half else kept
+    return [Weight(*both) for both in zip(kept, rounded, strict=True)]
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def layer(
     finish: Finish,
     x: Float[Array, "r i"],
-    weight: Float[Array, "i o"],
+    weight: Weight,
     bias: Float[Array, " o"],
     *parameters: Float[Array, " o"],
 ) -> Float[Array, "r o"]:
@@ -42,8 +56,8 @@ def layer(
     return _forward(finish, x, weight, bias, *parameters)[0]
 
 
-def _forward(finish: Finish, x: Array, weight: Array, *parameters: Array) -> tuple[Array, Any]:
-    z = _product(x, weight, use().dtype)
+def _forward(finish: Finish, x: Array, weight: Weight, *parameters: Array) -> tuple[Array, Any]:
+    z = _product(x, weight.multiplied, use().dtype)
     rows = _rows(*z.shape)
 
     def kernel(z_ref: Any, *refs: Any) -> None:
@@ -55,17 +69,14 @@ def _forward(finish: Finish, x: Array, weight: Array, *parameters: Array) -> tup
 
     shape = _shape(z.shape, use().dtype)
     h = _launch(kernel, [shape], pl.cdiv(len(z), rows), "finish")(z, *parameters)[0]
-    return h, (x, weight, z, parameters)
+    return h, (x, weight.multiplied, z, parameters)
 
 
-def _backward(finish: Finish, saved: Any, upstream: Float[Array, "r o"]) -> tuple[Array, ...]:
-    x, weight, z, parameters = saved
+def _backward(finish: Finish, saved: Any, upstream: Float[Array, "r o"]) -> tuple[Any, ...]:
+    x, multiplied, z, parameters = saved
     delta, *sums = _gradient(finish, z, parameters, upstream)
-    return (
-        _product(delta, weight.T, x.dtype),
-        _product(x.T, delta, jnp.float32),
-        *(part.sum(0) for part in sums),
-    )
+    weight = Weight(_product(x.T, delta, jnp.float32), jnp.zeros_like(multiplied))
+    return _product(delta, multiplied.T, x.dtype), weight, *(part.sum(0) for part in sums)
 
 
 layer.defvjp(_forward, _backward)

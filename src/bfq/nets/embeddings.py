@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.layers import Linear
-from bfq.nets.mlp import hidden_layer
+from bfq.nets.mlp import hidden_layers
 
 
 def sinusoidal(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
@@ -60,4 +60,4 @@ class TimeEmbedding(eqx.Module):
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
         """Embeds each time."""
         code = CODES[self.code](t * self.scale, self.dim)
-        return self.second(hidden_layer(self.first, self.activation, None, "none", code))
+        return self.second(hidden_layers((self.first,), (self.activation,), (), "none", code))

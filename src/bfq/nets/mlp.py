@@ -1,5 +1,6 @@
 """The multi-layer perceptron, with the three places where reference codes put their layer norm."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.kernels.device import use
-from bfq.kernels.layer import layer, suits
+from bfq.kernels.layer import layer, suits, weights
 from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, torch_uniform
 
 
@@ -51,9 +52,7 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Maps the last axis."""
-        for k, linear in enumerate(self.hidden):
-            x = hidden_layer(linear, self.activations[k], self.norms[k] if self.norms else None, self.norm, x)
-        return self.output(x)
+        return self.output(hidden_layers(self.hidden, self.activations, self.norms, self.norm, x))
 
 
 class Finish(NamedTuple):
@@ -70,12 +69,22 @@ class Finish(NamedTuple):
         return normalised(h, self.epsilon, *norm) if self.norm == "after" else h
 
 
-def hidden_layer(
-    linear: Linear, activation: str, norm: LayerNorm | None, order: str, x: Float[Array, "*b i"]
+def hidden_layers(
+    linears: Sequence[Linear],
+    activations: Sequence[str],
+    norms: Sequence[LayerNorm],
+    order: str,
+    x: Float[Array, "*b i"],
 ) -> Float[Array, "*b o"]:
-    """A product, its bias, and what follows: on a GPU in one kernel after the product."""
-    finish = Finish(activation, order, norm.epsilon if norm else 0.0)
-    parameters = (norm.scale, norm.shift) if norm else ()
-    if use().kernels and suits(x, linear.weight.shape[1]):
-        return layer(finish, x, linear.weight, linear.bias, *parameters)
-    return finish(linear(x), *parameters)
+    """Products, their biases, and what follows: on a GPU in one kernel after each product."""
+    told: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in norms] or [()] * len(linears)
+    epsilon = norms[0].epsilon if norms else 0.0
+    finishes = [Finish(activation, order, epsilon) for activation in activations]
+    if use().kernels and suits(x, linears[0].weight.shape[1]):
+        held = weights([linear.weight for linear in linears])
+        for linear, weight, finish, parameters in zip(linears, held, finishes, told, strict=True):
+            x = layer(finish, x, weight, linear.bias, *parameters)
+        return x
+    for linear, finish, parameters in zip(linears, finishes, told, strict=True):
+        x = finish(linear(x), *parameters)
+    return x
