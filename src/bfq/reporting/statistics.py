@@ -1,6 +1,6 @@
 """Statistics over seeds: a seed is the unit, never an episode."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-Values = Sequence[float] | npt.NDArray[np.float64]
-Statistic = Callable[[npt.NDArray[np.float64]], float]
+Array = npt.NDArray[np.float64]
+Values = Sequence[float] | Array
+Scores = Mapping[str, Values]  # of one method: the seeds of each task
+Statistic = Callable[[Array], float]
 
 
 class Interval(NamedTuple):
@@ -27,6 +29,21 @@ class Summary:
     std: float  # of the seeds, with n − 1 below; 0 for one seed
     n: int
     interval: Interval | None  # 95% for the mean; None for one seed, which says nothing of its spread
+
+
+class Estimate(NamedTuple):
+    """A number over tasks."""
+
+    value: float
+    interval: Interval | None  # None where a task has one seed, which says nothing of its spread
+
+
+class Profile(NamedTuple):
+    """The share of runs above each threshold."""
+
+    thresholds: Array
+    share: Array
+    band: tuple[Array, Array] | None  # pointwise; None where a task has one seed
 
 
 def summarise(values: Values) -> Summary:
@@ -62,6 +79,69 @@ def stratified_bootstrap(
     return Interval(float(low), float(high))
 
 
+def mean_over_tasks(scores: Scores, level: float = 0.95) -> Estimate:
+    """The mean of the tasks' means with its interval; of one task it is that of `summarise`.
+
+    Tasks differ in their spread, so the variances s²/n add up and Student's t has the degrees of freedom
+    of Welch and Satterthwaite. Bootstrap intervals are too narrow for a handful of seeds; this is not.
+    """
+    tasks = _tasks(scores)
+    mean = float(np.mean([x.mean() for x in tasks]))
+    if not _spreads(tasks):
+        return Estimate(mean, None)
+    n = np.array([len(x) for x in tasks])
+    variance = np.array([x.var(ddof=1) for x in tasks]) / n
+    total = variance.sum()
+    if total == 0:
+        return Estimate(mean, Interval(mean, mean))
+    freedom = 1 / np.sum((variance / total) ** 2 / (n - 1))
+    half = float(stdtrit(freedom, (1 + level) / 2) * np.sqrt(total)) / len(tasks)
+    return Estimate(mean, Interval(mean - half, mean + half))
+
+
+def performance_profile(
+    scores: Scores, thresholds: Values, resamples: int = 2000, level: float = 0.95, seed: int = 0
+) -> Profile:
+    """The share of runs above τ, every task weighing the same: mean over tasks of the mean of 1[x > τ].
+
+    The band holds at each τ alone, and is too narrow for a handful of seeds of a single task.
+    """
+    tau = _array(thresholds)
+    tasks = _tasks(scores)
+    above = [np.greater.outer(x, tau).astype(np.float64) for x in tasks]
+    share = np.mean([runs.mean(0) for runs in above], axis=0)
+    if not _spreads(tasks):
+        return Profile(tau, share, None)
+    random = np.random.default_rng(seed)
+    draws = sum(_counts(random, len(runs), resamples) @ runs / len(runs) for runs in above) / len(above)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return Profile(tau, share, (low, high))
+
+
+def probability_of_improvement(
+    ours: Scores, theirs: Scores, resamples: int = 2000, level: float = 0.95, seed: int = 0
+) -> Estimate:
+    """P(X > Y) + P(X = Y) / 2 for a run X of ours and a run Y of theirs, mean over tasks.
+
+    On a task it is Mann and Whitney's U / (n m). Both methods' seeds are drawn anew within each task.
+    """
+    if set(ours) != set(theirs):
+        raise ValueError(f"only one method has scores on {', '.join(sorted(set(ours) ^ set(theirs)))}.")
+    pairs = list(zip(_tasks(ours), _tasks({task: theirs[task] for task in ours}), strict=True))
+    wins = [(np.sign(np.subtract.outer(x, y)) + 1) / 2 for x, y in pairs]  # 1, or ½ for a tie, or 0
+    value = float(np.mean([won.mean() for won in wins]))
+    if not all(_spreads(pair) for pair in pairs):
+        return Estimate(value, None)
+    random = np.random.default_rng(seed)
+    draws = [
+        np.sum(_counts(random, len(won), resamples) @ won * _counts(random, len(won.T), resamples), axis=1)
+        / won.size
+        for won in wins
+    ]
+    low, high = np.quantile(np.mean(draws, axis=0), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value, Interval(float(low), float(high)))
+
+
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     """Wilson's interval for a success rate: it stays in [0, 1] and has a width at 0 and at 1."""
     if not 0 <= successes <= n or n == 0:
@@ -72,7 +152,30 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
-def _array(values: Values) -> npt.NDArray[np.float64]:
+def _tasks(scores: Scores) -> list[Array]:
+    """The seeds of each task, all of them numbers: a run without a score is no run of score 0."""
+    if not scores:
+        raise ValueError("no tasks: nothing to say about them.")
+    tasks = [_array(values) for values in scores.values()]
+    for name, x in zip(scores, tasks, strict=True):
+        if not np.isfinite(x).all():
+            raise ValueError(f"{name} has a score that is not a number.")
+    return tasks
+
+
+def _spreads(tasks: Sequence[Array]) -> bool:
+    return all(len(x) > 1 for x in tasks)
+
+
+def _counts(random: np.random.Generator, n: int, resamples: int) -> Array:
+    """How often each of n seeds comes in n draws with replacement, a row a resample.
+
+    What is linear in the seeds' weights is thus a product of matrices for all resamples at once.
+    """
+    return random.multinomial(n, np.full(n, 1 / n), resamples).astype(np.float64)
+
+
+def _array(values: Values) -> Array:
     x = np.asarray(values, np.float64)
     if x.size == 0:
         raise ValueError("no values: nothing to say about them.")

@@ -1,0 +1,168 @@
+"""Statistics over tasks and seeds, against closed forms, brute force and what they promise."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bfq.reporting.statistics import (
+    mean_over_tasks,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+    summarise,
+)
+
+
+def normal(random, means, seeds):
+    return {f"task {k}": random.normal(mean, 1 + k, seeds) for k, mean in enumerate(means)}
+
+
+def all_draws(*samples):
+    """Every equally likely outcome of drawing each sample anew."""
+    return itertools.product(*(itertools.product(x, repeat=len(x)) for x in samples))
+
+
+def test_the_mean_of_one_task_is_its_summary():
+    values = [3.0, 1.0, 4.0, 1.0, 5.0]
+    summary = summarise(values)
+    mean, interval = mean_over_tasks({"a": values})
+    assert (mean, *interval) == pytest.approx((summary.mean, *summary.interval))
+
+
+def test_the_mean_of_two_tasks_is_welchs_half_difference_from_the_negative():
+    x, y = np.array([1.0, 2.0, 4.0, 8.0]), np.array([3.0, 3.5, 5.0])
+    welch = stats.ttest_ind(x, -y, equal_var=False).confidence_interval()
+    assert mean_over_tasks({"a": x, "b": y}).interval == pytest.approx((welch.low / 2, welch.high / 2))
+
+
+def test_tasks_weigh_the_same_whatever_their_seeds():
+    assert mean_over_tasks({"a": [0.0] * 9, "b": [1.0] * 3}) == (0.5, (0.5, 0.5))
+    share = performance_profile({"a": [0.0] * 9, "b": [1.0] * 3}, [0.5], resamples=10).share
+    assert share == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_the_mean_covers_the_truth_even_with_few_seeds(seeds):
+    random, means = np.random.default_rng(seeds), (10.0, 0.0, 50.0)
+    intervals = [mean_over_tasks(normal(random, means, seeds)).interval for _ in range(1000)]
+    covered = np.mean([low <= 20.0 <= high for low, high in intervals])
+    assert 0.93 <= covered <= 0.98
+
+
+def test_with_many_seeds_the_mean_agrees_with_the_bootstrap():
+    scores = normal(np.random.default_rng(0), (0.0, 5.0), 60)
+    drawn = stratified_bootstrap(list(scores.values()), lambda x: float(x.mean()))
+    assert mean_over_tasks(scores).interval == pytest.approx(drawn, abs=0.05)
+
+
+def test_the_profile_of_a_constant_is_a_step():
+    profile = performance_profile({"a": [7.0] * 4, "b": [7.0] * 4}, [6.9, 7.0, 7.1])
+    for line in (profile.share, *profile.band):
+        assert line.tolist() == [1.0, 0.0, 0.0]  # strictly above
+
+
+def test_the_profile_counts_runs():
+    random = np.random.default_rng(1)
+    runs, tau = random.normal(size=(6, 5)), np.linspace(-2, 2, 9)
+    share = performance_profile({str(k): row for k, row in enumerate(runs)}, tau).share
+    assert share == pytest.approx([(runs > t).mean() for t in tau])
+    assert (np.diff(share) <= 0).all()
+
+
+def test_the_profiles_band_is_that_of_binomials():
+    above = {"a": [1.0] * 12 + [0.0] * 8}  # one task: a share drawn anew is binomial
+    low, high = performance_profile(above, [0.5], resamples=20_000).band
+    exact = stats.binom.ppf([0.025, 0.975], 20, 0.6) / 20
+    assert (low[0], high[0]) == pytest.approx(exact, abs=1e-9)
+
+
+def test_the_band_is_drawn_within_tasks():
+    apart = performance_profile({"a": [0.0] * 5, "b": [1.0] * 5}, [0.5])
+    assert (apart.share[0], apart.band[0][0], apart.band[1][0]) == (0.5, 0.5, 0.5)
+
+
+def test_the_band_covers_the_true_share():
+    random, tau = np.random.default_rng(2), np.array([0.5])
+    truth = np.mean(stats.norm.sf(0.5, [0.0, 1.0, 0.5, 0.0], [1, 2, 3, 4]))
+    covered = []
+    for _ in range(300):
+        scores = normal(random, (0.0, 1.0, 0.5, 0.0), 10)
+        low, high = performance_profile(scores, tau, resamples=400).band
+        covered.append(low[0] <= truth <= high[0])
+    assert 0.88 <= np.mean(covered) <= 0.99
+
+
+def test_improvement_in_the_cases_everyone_knows():
+    same = {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0, 5.0]}
+    assert probability_of_improvement(same, same).value == 0.5
+    better = {"a": [4.0, 5.0], "b": [6.0, 7.0, 8.0]}
+    assert probability_of_improvement(better, same) == (1.0, (1.0, 1.0))
+    assert probability_of_improvement(same, better) == (0.0, (0.0, 0.0))
+    half = {"a": [9.0, 9.0], "b": [0.0, 0.0]}
+    assert probability_of_improvement(half, same) == (0.5, (0.5, 0.5))
+
+
+def test_improvement_is_mann_and_whitneys_u():
+    random = np.random.default_rng(3)
+    x, y = ({t: random.integers(0, 4, n).astype(float) for t, n in (("a", 7), ("b", 4))} for _ in range(2))
+    expected = np.mean([stats.mannwhitneyu(x[t], y[t]).statistic / (len(x[t]) * len(y[t])) for t in x])
+    assert probability_of_improvement(x, y).value == pytest.approx(expected)
+    turned = {task: y[task] for task in reversed(y)}
+    assert probability_of_improvement(x, turned) == probability_of_improvement(x, y)  # tasks go by name
+
+
+def test_improvements_interval_is_that_of_all_draws():
+    x, y = [1.0, 3.0, 4.0], [2.0, 2.5, 3.0]
+    every = [np.mean((np.sign(np.subtract.outer(a, b)) + 1) / 2) for a, b in all_draws(x, y)]
+    for level in (0.6, 0.9):
+        exact = np.quantile(every, [(1 - level) / 2, (1 + level) / 2])
+        drawn = probability_of_improvement({"t": x}, {"t": y}, resamples=40_000, level=level).interval
+        assert drawn == pytest.approx(exact, abs=1e-9)
+
+
+def test_improvement_covers_the_truth():
+    random, covered = np.random.default_rng(4), []
+    truth = stats.norm.cdf(0.5 / np.sqrt(2))
+    for _ in range(300):
+        x, y = ({t: random.normal(mean, 1, 10) for t in "abcd"} for mean in (0.5, 0.0))
+        low, high = probability_of_improvement(x, y, resamples=400).interval
+        covered.append(low <= truth <= high)
+    assert 0.88 <= np.mean(covered) <= 0.99
+
+
+def test_a_seed_repeats_the_draws_and_another_does_not():
+    scores = normal(np.random.default_rng(5), (0.0, 1.0), 6)
+    zero = {task: np.zeros(3) for task in scores}
+    first, again, other = (probability_of_improvement(scores, zero, resamples=37, seed=s) for s in (1, 1, 2))
+    assert first == again != other
+    bands = [performance_profile(scores, [0.0, 1.0], resamples=37, seed=s).band for s in (1, 1, 2)]
+    assert np.array_equal(bands[0], bands[1])
+    assert not np.array_equal(bands[0], bands[2])
+
+
+def test_one_seed_says_nothing_of_spread():
+    one, many = {"a": [1.0], "b": [2.0, 3.0]}, {"a": [0.0, 2.0], "b": [1.0, 1.0]}
+    assert mean_over_tasks(one) == (1.75, None)
+    assert performance_profile(one, [1.5]).band is None
+    assert probability_of_improvement(one, many) == (0.75, None)
+    assert probability_of_improvement(many, one) == (0.25, None)
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"), [({}, "no tasks"), ({"a": []}, "no values"), ({"a": [1.0, np.nan]}, "a has a score")]
+)
+def test_what_cannot_be_said_is_refused(scores, words):
+    for ask in (
+        mean_over_tasks,
+        lambda x: performance_profile(x, [0.0]),
+        lambda x: probability_of_improvement(x, x),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ask(scores)
+
+
+def test_methods_without_the_same_tasks_are_not_compared():
+    with pytest.raises(ValueError, match="scores on b, c"):
+        probability_of_improvement({"a": [1.0], "b": [1.0]}, {"a": [1.0], "c": [1.0]})
