@@ -1,20 +1,22 @@
 """What is computed ahead is what would have been computed in its turn."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import get_agent
+from bfq.agents import agent_names, get_agent
 from bfq.agents.agent import Spec, configure
+from bfq.kernels.device import using
 from bfq.training import population as module
 from bfq.training.foresight import Kind, divide
 from bfq.training.population import Program, initial_states, members_of, pack, populate
 
 SPEC = Spec(3, 2)
-SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 8, "steps": 20}
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16, "steps": 20}
 
 
 def transitions(n=50):
@@ -37,23 +39,19 @@ def test_a_chunk_is_its_updates_one_after_the_other(name):
     members, rows = population(name), pack(transitions())
     start = initial_states(members, SPEC)
 
-    def one_by_one(states):
-        found = []
-        for step in range(6):
-            moved = []
-            for k in range(2):
-                mine = jax.tree.map(lambda leaf, k=k: leaf[k], states)
-                config = jax.tree.map(lambda leaf, k=k: leaf[k], members.configs)
-                batch_key, update_key = jax.random.split(jax.random.fold_in(members.keys[k], step + 1))
-                batch = rows.batch(jax.random.randint(batch_key, (8,), 0, 50))
-                moved.append(
-                    members.agent.update(mine._replace(step=jnp.int32(step)), batch, update_key, config)
-                )
-            states, metrics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *moved)
-            found.append(metrics)
-        return states, found
-
-    expected, metrics = jax.jit(one_by_one)(start)
+    update = jax.jit(members.agent.update)
+    expected, metrics = start, []
+    for step in range(6):
+        moved = []
+        for k in range(2):
+            mine, config = (
+                jax.tree.map(lambda leaf, k=k: leaf[k], tree) for tree in (expected, members.configs)
+            )
+            batch_key, update_key = jax.random.split(jax.random.fold_in(members.keys[k], step + 1))
+            batch = rows.batch(jax.random.randint(batch_key, (16,), 0, 50))
+            moved.append(update(mine._replace(step=jnp.int32(step)), batch, update_key, config))
+        expected, seen = jax.tree.map(lambda *leaves: jnp.stack(leaves), *moved)
+        metrics.append(seen)
     states, found = Program(members, 6)(start, rows, jnp.int32(0))
     assert set(found) == set(metrics[0])
     for name_, values in found.items():
@@ -101,7 +99,7 @@ def test_no_network_is_needed_for_what_is_foreseen():
 
     def update(step, member, state):
         key, config = member
-        batch = rows.batch(jax.random.randint(key, (8,), 0, 50))
+        batch = rows.batch(jax.random.randint(key, (16,), 0, 50))
         return members.agent.update(state._replace(step=step), batch, key, config)
 
     state = one(initial_states(members, SPEC))
@@ -117,3 +115,19 @@ def test_no_network_is_needed_for_what_is_foreseen():
 )
 def test_the_block_divides_the_chunk_and_fits_the_memory(length, each, ahead):
     assert module._block_length(length, each) == ahead
+
+
+@pytest.mark.parametrize("name", agent_names())
+def test_every_agent_can_be_made_into_a_program_for_a_gpu(name):
+    """Lowered, not run: a kernel that cannot be, or a derivative that it lacks, fails here."""
+    members = population(name)
+    rows = pack(
+        transitions() | {"next_actions": transitions()["actions"], "next_known": np.ones(50, np.float32)}
+    )
+    run = partial(module._chunk, members.agent, True, 2)
+    states = jax.eval_shape(lambda: initial_states(members, SPEC))
+    with using(kernels=True):
+        traced = jax.jit(run).trace(states, members.keys, members.configs, rows, jnp.int32(0))
+        program = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "map_leaves" in program
+    assert "finish_gradient" in program
