@@ -10,7 +10,8 @@ from matplotlib.container import ErrorbarContainer
 from bfq.reporting.ablation_figure import draw_settings, draw_sweeps, settings_figure, sweep_figure
 from bfq.reporting.drawing import COLOURS, INK
 from bfq.reporting.frequency_figure import Point, draw_frequencies, frequency_figure
-from bfq.reporting.profile_figure import Legend, balanced, draw_profiles, method_colours, profile_figure
+from bfq.reporting.legend import Legend, balanced, method_colours
+from bfq.reporting.profile_figure import draw_profiles, profile_figure
 from bfq.reporting.radar_figure import draw_radar, radar_figure, relative
 from bfq.reporting.statistics import performance_profile
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from bfq.reporting.drawing import COLOURS, DPI, FONT, INK, QUIET, ROUND, WIDTH, heading, plain, png, style
-from bfq.reporting.profile_figure import Colours, Legend, balanced, method_colours
+from bfq.reporting.legend import Colours, Legend, balanced, method_colours
 from bfq.reporting.statistics import Values, summarise
 from bfq.reporting.tables import ranged
 

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 from bfq.reporting.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
 from bfq.reporting.growth_figure import count_text
-from bfq.reporting.profile_figure import Colours, method_colours
+from bfq.reporting.legend import Colours, method_colours
 
 TALL, ABOVE, BELOW = 3.7, 0.62, 0.62  # inches of the panel: its own, over it and under it
 LEFT, RIGHT = 0.62, 0.25  # inches beside it

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from bfq.reporting.drawing import DPI, HAIR, INK, QUIET, WIDTH, heading, png
-from bfq.reporting.profile_figure import Colours, Legend, balanced, method_colours
+from bfq.reporting.legend import Colours, Legend, balanced, method_colours
 from bfq.reporting.tables import decimals, number_text
 
 Means = Mapping[str, Mapping[str, float]]  # by method, then by axis
