@@ -9,7 +9,7 @@ import pytest
 from bfq.agents import learning
 from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK, map_leaves
-from bfq.kernels.layer import suits
+from bfq.kernels.layers import suits
 from bfq.nets.mlp import MLP
 from bfq.nets.velocity import EmbeddedVelocity
 
@@ -30,7 +30,7 @@ def both_ways(function, *inputs, **changes):
 
 
 @pytest.mark.parametrize(("norm", "activation"), [("none", "mish"), ("before", "mish"), ("after", "gelu")])
-@pytest.mark.parametrize("rows", [16, 37])  # the second leaves a part of the last program empty
+@pytest.mark.parametrize("rows", [16, 150])  # more than one piece of the sums, the last one not full
 def test_a_network_and_all_its_gradients_are_the_same_in_kernels(norm, activation, rows):
     def loss(net, x):
         return jnp.square(net(x)).mean() + net(2.0 * x).sum()
@@ -124,3 +124,11 @@ def test_the_use_of_kernels_is_a_matter_of_the_device_and_of_what_is_asked(monke
     assert use() == Use(kernels=available())
     monkeypatch.setenv("BFQ_NO_KERNELS", "1")
     assert not available()
+
+
+def test_rows_that_do_not_fill_the_last_program_are_left_alone():
+    """With many members a program takes several rows: 37 of them in programs of 8, the last one half empty."""
+    net, x = MLP(KEY, 5, 3, 32, 2, "mish", norm="before"), jax.random.normal(KEY, (37, 5))
+    gradients = jax.grad(lambda n: jnp.square(n(x)).sum())
+    fast, plain = both_ways(gradients, net, members=64)
+    assert relative(fast, plain) < 1e-5

@@ -9,7 +9,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.kernels.device import use
-from bfq.kernels.layer import layer, suits, weights
+from bfq.kernels.layers import layers, suits
 from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, torch_uniform
 
 
@@ -81,10 +81,9 @@ def hidden_layers(
     epsilon = norms[0].epsilon if norms else 0.0
     finishes = [Finish(activation, order, epsilon) for activation in activations]
     if use().kernels and suits(x, linears[0].weight.shape[1]):
-        held = weights([linear.weight for linear in linears])
-        for linear, weight, finish, parameters in zip(linears, held, finishes, told, strict=True):
-            x = layer(finish, x, weight, linear.bias, *parameters)
-        return x
-    for linear, finish, parameters in zip(linears, finishes, told, strict=True):
-        x = finish(linear(x), *parameters)
+        weights = tuple(linear.weight for linear in linears)
+        parameters = tuple((linear.bias, *norm) for linear, norm in zip(linears, told, strict=True))
+        return layers(tuple(finishes), x, weights, parameters)
+    for linear, finish, norm in zip(linears, finishes, told, strict=True):
+        x = finish(linear(x), *norm)
     return x

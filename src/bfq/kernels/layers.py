@@ -1,0 +1,172 @@
+"""Hidden layers with what follows each product in one launch: bias, layer norm, activation, all gradients.
+
+    forward   z_l = h_{l−1} W_l,   h_l = f_l(z_l + b_l; …)
+    backward  δ_l = f_l′(z_l + b_l; …) · ∂h_l,   ∂h_{l−1} = δ_l W_lᵀ,   ∂W_l = h_{l−1}ᵀ δ_l,
+              and ∂b_l and the norm's own as sums over rows, of all layers in one launch
+
+A program of a kernel keeps some whole rows on the chip. XLA would read and write them several times, and its
+gradient of a layer norm takes ten times as long. The products are XLA's: TF32, or bfloat16 with float32 sums,
+for which z, h and δ are also stored in half the bytes.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+from jaxtyping import Array, Float
+
+from bfq.kernels.device import use
+from bfq.kernels.elementwise import halved
+
+_shape: Any = jax.ShapeDtypeStruct
+Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do
+Parameters = tuple[Float[Array, " o"], ...]  # b, and those of f
+WIDEST = 1024  # numbers of a row that fit on the chip
+TALL, WIDE = 64, 64  # of the pieces in which sums over rows are added up
+
+
+def suits(x: Float[Array, "r i"], width: int) -> bool:
+    """Whether the kernels can do it: many rows, and a width that is a power of two and not too large."""
+    return x.ndim == 2 and len(x) >= 16 and 16 <= width <= WIDEST and width & (width - 1) == 0
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def layers(
+    finishes: tuple[Finish, ...],
+    x: Float[Array, "r i"],
+    weights: tuple[Float[Array, "i o"], ...],
+    parameters: tuple[Parameters, ...],
+) -> Float[Array, "r o"]:
+    """h_L, from h_0 = x."""
+    return _forward(finishes, x, weights, parameters)[0]
+
+
+def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any) -> tuple[Array, Any]:
+    multiplied = halved(weights) if use().half else list(weights)
+    inputs, products = [x], []
+    for finish, weight, told in zip(finishes, multiplied, parameters, strict=True):
+        products.append(_product(inputs[-1], weight, use().dtype))
+        inputs.append(_finished(finish, products[-1], told))
+    return inputs[-1], (inputs[:-1], products, multiplied, parameters)
+
+
+def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r o"]) -> tuple[Any, ...]:
+    gradients, sums = [], []
+    for finish, x, z, weight, told in reversed(list(zip(finishes, *saved, strict=True))):
+        delta, *parts = _gradient(finish, z, told, upstream)
+        upstream = _product(delta, weight.T, x.dtype)
+        gradients.append(_product(x.T, delta, jnp.float32))
+        sums.append(parts)
+    return upstream, tuple(reversed(gradients)), tuple(reversed(_added_up(sums)))
+
+
+layers.defvjp(_forward, _backward)
+
+
+def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) -> Float[Array, "r o"]:
+    """F(z + b; …)."""
+    rows = _rows(*z.shape)
+
+    def kernel(z_ref: Any, *refs: Any) -> None:
+        *told, h_ref = refs
+        bias, *rest = (ref[:] for ref in told)
+        place, inside = _place(z_ref, rows)
+        h = finish(_load(z_ref.at[place], inside) + bias, *rest)
+        triton.store(h_ref.at[place], h.astype(h_ref.dtype), mask=inside)
+
+    shapes = [_shape(z.shape, use().dtype)]
+    return _launch(kernel, shapes, (pl.cdiv(len(z), rows),), "finish")(z, *parameters)[0]
+
+
+def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array) -> list[Array]:
+    """δ, and the gradients of b and the other parameters, summed over the rows of each program."""
+    rows, count = _rows(*z.shape), len(parameters)
+    tiles = pl.cdiv(len(z), rows)
+
+    def kernel(z_ref: Any, up_ref: Any, *refs: Any) -> None:
+        told, (delta_ref, *sum_refs) = refs[:count], refs[count:]
+        place, inside = _place(z_ref, rows)
+        _, pull = jax.vjp(
+            lambda zs, bias, *rest: finish(zs + bias, *rest),
+            _load(z_ref.at[place], inside),
+            *(ref[:] for ref in told),
+        )
+        delta, *sums = pull(_load(up_ref.at[place], inside))
+        triton.store(delta_ref.at[place], delta.astype(delta_ref.dtype), mask=inside)
+        for ref, value in zip(sum_refs, sums, strict=True):
+            ref[pl.program_id(0)] = value
+
+    shapes = [_shape(z.shape, use().dtype), *(_shape((tiles, z.shape[1]), jnp.float32) for _ in parameters)]
+    return _launch(kernel, shapes, (tiles,), "finish_gradient")(z, upstream, *parameters)
+
+
+def _added_up(several: Sequence[Sequence[Float[Array, "t o"]]]) -> list[Parameters]:
+    """The sums of the programs added up, for all parameters of all layers in one launch."""
+    parts = [part for one in several for part in one]
+    width = parts[0].shape[1]
+    wide = min(WIDE, width)
+
+    def kernel(*refs: Any) -> None:
+        which, left = pl.program_id(0), pl.program_id(1) * wide
+        for k, (part_ref, sum_ref) in enumerate(zip(refs[: len(parts)], refs[len(parts) :], strict=True)):
+
+            @pl.when(which == k)
+            def _(part_ref: Any = part_ref, sum_ref: Any = sum_ref) -> None:
+                def add(step: Array, total: Array) -> Array:
+                    top = step * TALL
+                    inside = jnp.broadcast_to(
+                        (top + jnp.arange(TALL) < part_ref.shape[0])[:, None], (TALL, wide)
+                    )
+                    piece = part_ref.at[pl.ds(top, TALL), pl.ds(left, wide)]
+                    return total + triton.load(piece, mask=inside, other=0.0).sum(0)
+
+                steps = pl.cdiv(part_ref.shape[0], TALL)
+                sum_ref[pl.ds(left, wide)] = jax.lax.fori_loop(0, steps, add, jnp.zeros(wide))
+
+    shapes = [_shape((width,), jnp.float32) for _ in parts]
+    sums = iter(_launch(kernel, shapes, (len(parts), width // wide), "added_up")(*parts))
+    return [tuple(next(sums) for _ in one) for one in several]
+
+
+def _product(a: Float[Array, "m k"], b: Float[Array, "k n"], dtype: Any) -> Float[Array, "m n"]:
+    """A b, summed in float32 and then rounded to `dtype`."""
+    a, b = a.astype(use().dtype), b.astype(use().dtype)
+    if use().interpreted:  # a CPU rounds to bfloat16 but cannot multiply it
+        return jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32)).astype(dtype)
+    return jnp.matmul(a, b, preferred_element_type=dtype)
+
+
+def _rows(rows: int, width: int) -> int:
+    """Rows for one program: few while the chip is not full, for then more programs share the work."""
+    most = max(2048 // width, 1)
+    few = pl.next_power_of_2(max(rows * use().members // 256, 1))
+    return min(most, few)
+
+
+def _place(ref: Any, rows: int) -> tuple[Any, Any]:
+    """The rows of this program, and which of them exist if not all do."""
+    top, (count, width) = pl.program_id(0) * rows, ref.shape
+    place = pl.ds(top, rows), pl.ds(0, width)
+    if count % rows == 0:
+        return place, None
+    return place, jnp.broadcast_to((top + jnp.arange(rows) < count)[:, None], (rows, width))
+
+
+def _load(ref: Any, inside: Any) -> Array:
+    other = None if inside is None else jnp.zeros((), ref.dtype)
+    return triton.load(ref, mask=inside, other=other).astype(jnp.float32)
+
+
+def _launch(kernel: Any, shapes: Any, grid: tuple[int, ...], name: str) -> Any:
+    return pl.pallas_call(
+        kernel,
+        out_shape=shapes,
+        grid=grid,
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
+        interpret=use().interpreted,
+        name=name,
+    )
