@@ -11,7 +11,7 @@ from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK, map_leaves
 from bfq.kernels.layers import suits
 from bfq.nets.mlp import MLP
-from bfq.nets.velocity import EmbeddedVelocity
+from bfq.nets.velocity import EmbeddedVelocity, at_times
 
 KEY = jax.random.key(0)
 INTERPRETED = {"kernels": True, "interpreted": True}
@@ -46,6 +46,19 @@ def test_a_network_and_all_its_gradients_are_the_same_in_kernels(norm, activatio
 def _primitives(function, *inputs):
     with using(**INTERPRETED):
         return str(jax.make_jaxpr(lambda *x: function(*x))(*inputs))
+
+
+def test_times_embedded_in_one_call_are_the_times_embedded_one_by_one():
+    net, s = EmbeddedVelocity(KEY, 3, 2, 32, 2, 100), jnp.ones((20, 3))
+    x, r, t = jax.random.normal(KEY, (20, 2)), jnp.linspace(0, 0.5, 20), jnp.linspace(0.5, 1, 20)
+
+    def values(network):
+        first, second = at_times(network, (r, t), (r[:16] / 2, r[:16]))
+        return first(x, r, t, s), second(x[:16], r[:16] / 2, r[:16], s[:16])
+
+    fast, plain = both_ways(values, net)
+    assert relative(fast, plain) < 1e-5
+    np.testing.assert_allclose(plain[0], net(x, r, t, s), rtol=1e-6)
 
 
 def test_the_times_are_embedded_in_kernels_too():
@@ -127,7 +140,7 @@ def test_the_use_of_kernels_is_a_matter_of_the_device_and_of_what_is_asked(monke
 
 
 def test_rows_that_do_not_fill_the_last_program_are_left_alone():
-    """With many members a program takes several rows: 37 of them in programs of 8, the last one half empty."""
+    """With many members a program takes several rows: 37 in programs of 16, the last not full."""
     net, x = MLP(KEY, 5, 3, 32, 2, "mish", norm="before"), jax.random.normal(KEY, (37, 5))
     gradients = jax.grad(lambda n: jnp.square(n(x)).sum())
     fast, plain = both_ways(gradients, net, members=64)

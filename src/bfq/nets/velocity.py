@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bfq.kernels.device import use
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.layers import Linear, gelu, variance_scaling, zeros
 from bfq.nets.mlp import MLP
@@ -95,9 +96,10 @@ class EmbeddedVelocity(eqx.Module):
 def at_times(velocity: Velocity, *pairs: tuple[Float[Array, " _"], Float[Array, " _"]]) -> list[Velocity]:
     """The velocity at each of several pairs (r, t), all of them embedded in one call.
 
-    What is returned looks at its x and s alone. A network without an embedding is returned as it is.
+    What is returned looks at its x and s alone. A network without an embedding is returned as it is, and so is
+    any where launches cost nothing: there, one call would only carry gradients of rows that need none.
     """
-    if not isinstance(velocity, EmbeddedVelocity):
+    if not isinstance(velocity, EmbeddedVelocity) or not use().kernels:
         return [velocity] * len(pairs)
     network = velocity
     code = network.code(*(jnp.concatenate(times) for times in zip(*pairs, strict=True)))
