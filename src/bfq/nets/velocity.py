@@ -96,8 +96,8 @@ class EmbeddedVelocity(eqx.Module):
 def at_times(velocity: Velocity, *pairs: tuple[Float[Array, " _"], Float[Array, " _"]]) -> list[Velocity]:
     """The velocity at each of several pairs (r, t), all of them embedded in one call.
 
-    What is returned looks at its x and s alone. A network without an embedding is returned as it is, and so is
-    any where launches cost nothing: there, one call would only carry gradients of rows that need none.
+    What is returned looks at its x and s alone. A network without an embedding is returned as it is, and so
+    is any where launches cost nothing: there, one call would only carry gradients of rows that need none.
     """
     if not isinstance(velocity, EmbeddedVelocity) or not use().kernels:
         return [velocity] * len(pairs)
