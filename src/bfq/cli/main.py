@@ -17,6 +17,7 @@ VERBS = {
     "data": "make data here, bring in your own, look at it",
     "toy": "the checkerboard: one-step expressiveness in a picture and numbers",
     "report": "tables, learning curves and one HTML page from finished runs",
+    "reproduce": "the paper's experiments, ours beside its numbers",
     "export": "write a trained policy to a file that runs without JAX",
     "bench": "how fast updates and actions are",
     "doctor": "what works on this machine",

@@ -1,0 +1,119 @@
+"""`bfq reproduce EXPERIMENT`: the paper's experiments, ours beside its numbers."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bfq.cli.words import seeds, show_json
+
+if TYPE_CHECKING:
+    from bfq.reproduction.reproduce import Plan
+    from bfq.reproduction.work import Bench
+
+NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | toy | all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of the verb."""
+    add = parser.add_argument
+    add("name", metavar="EXPERIMENT", help=NAMES)
+    add("--quick", action="store_true", help="minutes on a laptop: a look at it, comparable with nothing")
+    add("--agents", type=_words, default=[], metavar="A[,B…]", help="only these methods")
+    add("--tasks", type=_words, default=[], metavar="T[,U…]", help="only these rows, or any other task")
+    add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7")
+    add("--steps", type=int, metavar="N", help="updates of each member")
+    add("--precision", default="float32", metavar="NAME", help="of products in training: float32 | bfloat16")
+    add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
+    add("--dry-run", action="store_true", help="tell what would be done, and from which data")
+    add("--json", action="store_true", help="print result.json, or the plan, and nothing else")
+
+
+def _words(word: str) -> list[str]:
+    return [name for name in word.split(",") if name]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Settles everything, tells it, does it; 1 if something failed that could have been filled."""
+    from bfq.training.progress import announced
+
+    with announced("loading JAX", quiet=args.json):
+        from bfq.files import check_place
+        from bfq.reproduction.options import Options, chosen
+        from bfq.reproduction.reproduce import plan
+        from bfq.reproduction.work import Bench
+        from bfq.settings import check_precision
+
+    check_precision(args.precision)
+    wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
+    plans = [plan(experiment) for experiment in chosen(args.name, wished)]
+    bench = Bench(_tools(), quiet=args.json)
+    if args.dry_run:
+        return _tell(plans, bench, args.json)
+    for place in (args.out, bench.runs):
+        check_place(place)
+    return _reproduce(plans, bench, args)
+
+
+def _tell(plans: "Sequence[Plan]", bench: "Bench", as_json: bool) -> int:
+    if as_json:
+        show_json([each.describe(bench) for each in plans])
+        return 0
+    for each in plans:
+        print(each.tell(bench))
+    return 0
+
+
+def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace) -> int:
+    from bfq.experiment import say
+    from bfq.files import read_json
+    from bfq.reproduction.reproduce import reproduce
+    from bfq.reproduction.results import folder_of
+    from bfq.training.loop import Stopped
+
+    command = f"bfq {shlex.join(sys.argv[1:])}"
+    outcomes = []
+    if not args.json:
+        for each in plans:
+            print(each.tell(bench), flush=True)
+    try:
+        for each in plans:
+            outcomes.append(reproduce(each, bench, args.out, command, say))
+    except Stopped as stopped:
+        say(f"bfq: {stopped} The same command goes on from there.")
+        return stopped.exit_code
+    folders = [folder_of(outcome, args.out) for outcome in outcomes]
+    if args.json:
+        show_json([read_json(folder / "result.json") for folder in folders])
+    else:
+        for folder in folders:
+            print((folder / "table.md").read_text())
+            print(f"page {folder / 'index.html'}")
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+
+def _tools() -> Any:
+    from bfq.api import evaluate
+    from bfq.reproduction.work import Tools
+
+    return Tools(evaluate, _checkerboard)
+
+
+def _checkerboard(seeds: Sequence[int], epochs: int, words: str) -> tuple[dict[str, Any], bytes]:
+    """What `bfq toy` makes: the content of toy.json, and the picture with these words under the truth."""
+    from bfq.cli.toy import measure, panels
+    from bfq.reporting.toy_figure import toy_figure
+    from bfq.training.compiled import remember_compilations
+    from bfq.training.progress import reporting
+    from bfq.training.toy import experiment
+    from bfq.training.toy_methods import PAPER, Settings
+
+    remember_compilations()
+    settings = Settings(epochs=epochs)
+    with reporting("toy", len(PAPER) * settings.epochs * settings.batches, 0) as reporter:
+        clouds = experiment(seeds, settings, reporter.show, PAPER)
+    record = measure(clouds, seeds, settings)
+    truth, *others = panels(clouds, record)
+    return record, toy_figure([truth._replace(note=words or truth.note), *others])

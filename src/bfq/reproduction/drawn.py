@@ -1,0 +1,12 @@
+"""A picture that is ready."""
+
+from typing import NamedTuple
+
+
+class Drawn(NamedTuple):
+    """A picture with its file, its title and what to see in it."""
+
+    file: str
+    title: str
+    png: bytes
+    caption: str

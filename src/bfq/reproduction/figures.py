@@ -1,0 +1,166 @@
+"""The pictures of an experiment, drawn by the figures that reports have."""
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import TypeVar
+
+from bfq.reporting import prose
+from bfq.reporting.ablation_figure import settings_figure, sweep_figure
+from bfq.reporting.figures import learning_curves
+from bfq.reporting.html import SCORES
+from bfq.reporting.radar_figure import radar_figure
+from bfq.reporting.runs import Member, Run, read_run
+from bfq.reporting.score_figure import score_figure
+from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.drawn import Drawn
+from bfq.reproduction.experiments import QUICK
+from bfq.reproduction.frequency import frequency_and_score
+
+K = TypeVar("K")
+SCORE = "normalised score"
+FEW = 4  # columns that can be bars beside each other
+MOST = 6  # methods in one round
+SWEEP = "Line: mean over seeds, with a band of one standard deviation and a dot a seed. Dashed: the paper's."
+BARS = "Bar: mean over seeds, with one standard deviation and a dot a seed. Dashed: the paper's."
+STEPS = "Against the inner steps of a method. Dashed: the paper's, on its own machine."
+CURVES = "Mean over seeds with its 95% interval, along training. Dashed: the data itself."
+RADAR = "An axis a task, from 0 to the best of all at the rim. Dashed: the paper's BFQ."
+
+
+def figures(outcome: Outcome, results: Path) -> list[Drawn]:
+    """All pictures that the cells allow; `results` are those of the other experiments."""
+    if outcome.experiment.kind == "scores":
+        return _scores(outcome)
+    if outcome.experiment.kind == "speed":
+        return [*frequency_and_score(outcome, results), *_speed(outcome)]
+    return _toy(outcome)
+
+
+def _scores(outcome: Outcome) -> list[Drawn]:
+    runs = [_entitled(read_run(Path(folder)), folder, outcome) for folder in outcome.folders]
+    if outcome.experiment.symbol:
+        first = _sweep(outcome)
+    elif len(outcome.columns) <= FEW:
+        first = _settings(outcome)
+    else:
+        first = _standings(outcome, runs)
+    curves = learning_curves(*runs) if runs else None
+    title = outcome.experiment.entitled("Learning curves")
+    last = [Drawn("learning_curves.png", title, curves, CURVES)] if curves else []
+    return [*([first] if first else []), *_radar(outcome), *last]
+
+
+def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:
+    """A panel a task with a line a method, where bars would be too many."""
+    picture = score_figure(runs) if runs else None
+    return Drawn("scores.png", outcome.experiment.heading, picture, SCORES) if picture else None
+
+
+def _entitled(run: Run, folder: str, outcome: Outcome) -> Run:
+    """A run under the names that the table has for it, and that says so if it is but a quick one."""
+    symbol = outcome.experiment.symbol
+    labels = [cell.column for cell in outcome.cells if cell.provenance.get("run") == folder]
+    name = labels[0] if len(set(labels)) == 1 and not symbol else run.agent
+    if symbol:
+        run = replace(run, members=tuple(_renamed(member, symbol) for member in run.members))
+    task = f"{run.task}: {QUICK}" if outcome.experiment.quick else run.task
+    return replace(run, task=task, agent=name, title=name)
+
+
+def _renamed(member: Member, symbol: str) -> Member:
+    """Its one value under the paper's symbol."""
+    return replace(member, overrides=dict(zip([symbol], member.overrides.values(), strict=False)))
+
+
+def _values(cell: Cell) -> list[float]:
+    return [value for value in cell.readings[0].values if value is not None]
+
+
+def _scored(outcome: Outcome) -> dict[str, list[Cell]]:
+    """The cells with numbers, by row."""
+    found = {row: [cell for cell in outcome.of(row) if cell.ours] for row in outcome.rows}
+    return {row: cells for row, cells in found.items() if cells}
+
+
+def _printed(outcome: Outcome, cells: list[Cell]) -> dict[str, float]:
+    """The paper's means by column; a quick run is not held against them."""
+    if outcome.experiment.quick:
+        return {}
+    return {cell.column: figure.value for cell in cells if (figure := outcome.paper(cell))}
+
+
+def _sweep(outcome: Outcome) -> Drawn | None:
+    rows = _scored(outcome)
+    panels = {row: {float(c.column): _values(c) for c in cells} for row, cells in rows.items()}
+    paper = {
+        row: {float(name): value for name, value in _printed(outcome, cells).items()}
+        for row, cells in rows.items()
+    }
+    title, symbol = outcome.experiment.heading, outcome.experiment.symbol
+    picture = sweep_figure(panels, title, symbol, SCORE, _some(paper))
+    return Drawn("ablation.png", title, picture, SWEEP) if picture else None
+
+
+def _settings(outcome: Outcome) -> Drawn | None:
+    rows = _scored(outcome)
+    panels = {row: {c.column: _values(c) for c in cells} for row, cells in rows.items()}
+    paper = {row: _printed(outcome, cells) for row, cells in rows.items()}
+    title = outcome.experiment.heading
+    picture = settings_figure(panels, title, SCORE, _some(paper))
+    return Drawn("scores.png", title, picture, BARS) if picture else None
+
+
+def _some(paper: dict[str, dict[K, float]]) -> dict[str, dict[K, float]] | None:
+    """The paper's numbers, or None where there are none to draw."""
+    return paper if any(paper.values()) else None
+
+
+def _radar(outcome: Outcome) -> list[Drawn]:
+    """Many tasks in one round: BFQ, and the best of the others."""
+    rows = _scored(outcome)
+    if outcome.experiment.symbol or not rows:
+        return []
+    ours: dict[str, dict[str, float]] = {}
+    for row, cells in rows.items():
+        for cell in cells:
+            assert cell.ours is not None
+            ours.setdefault(cell.column, {})[row] = cell.ours.mean
+    paper = {row: figure for row, cells in rows.items() if (figure := _printed(outcome, cells).get("bfq"))}
+    ranked = sorted(ours, key=lambda name: (name != "bfq", -fmean(ours[name].values())))
+    first = {name: ours[name] for name in ranked[:MOST]}
+    title = outcome.experiment.heading
+    picture = radar_figure(first, title, SCORE, {"bfq": paper} if paper and "bfq" in ours else None)
+    return [Drawn("radar.png", title, picture, RADAR)] if picture else []
+
+
+def _speed(outcome: Outcome) -> list[Drawn]:
+    """A picture a measure, along the inner steps of each method, in means over robots."""
+    drawn = []
+    for row, cells in _scored(outcome).items():
+        panels: dict[str, dict[float, list[float]]] = {}
+        paper: dict[str, dict[float, float]] = {}
+        for cell in cells:
+            method, steps = _steps(cell.column)
+            panels.setdefault(method, {})[steps] = [fmean(_values(cell))]
+            printed = _printed(outcome, [cell])
+            if printed:
+                paper.setdefault(method, {})[steps] = printed[cell.column]
+        robots = prose.counted(len(cells[0].readings[0].values), "robot")
+        title = outcome.experiment.entitled(row.capitalize())
+        picture = sweep_figure(panels, title, "steps", f"{cells[0].unit}, mean over {robots}", paper or None)
+        if picture:
+            drawn.append(Drawn(f"{row.replace(' ', '_')}.png", title, picture, STEPS))
+    return drawn
+
+
+def _steps(column: str) -> tuple[str, float]:
+    """`dql-5` is dql with five inner steps; an agent without a number has one."""
+    method, _, steps = column.rpartition("-")
+    return (method, float(steps)) if steps.isdigit() else (column, 1.0)
+
+
+def _toy(outcome: Outcome) -> list[Drawn]:
+    caption = "Black: the truth. Blue: what each method makes of the same noise, seed by seed the first."
+    pictures = [Path(folder) / "toy.png" for folder in outcome.folders]
+    return [Drawn("toy.png", outcome.experiment.heading, path.read_bytes(), caption) for path in pictures]

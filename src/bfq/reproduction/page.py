@@ -1,0 +1,143 @@
+"""The results as one page that holds everything: built of the parts that every report is built of."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bfq.reporting import prose
+from bfq.reporting.html import facts, figure, page
+from bfq.reporting.markup import Markup, tag
+from bfq.reporting.runs import read_run
+from bfq.reporting.tables import ABSENT
+from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.drawn import Drawn
+from bfq.reproduction.table import (
+    CAPTIONS,
+    LEFT_OUT,
+    Brief,
+    Footnotes,
+    Line,
+    Section,
+    left_out,
+    overview,
+    overview_words,
+    sections,
+    unfilled,
+)
+
+STYLE = """
+.gain { background: color-mix(in srgb, #009e73 24%, transparent); }
+.loss { background: color-mix(in srgb, #d55e00 24%, transparent); }
+.same { background: color-mix(in srgb, #8a949e 16%, transparent); }
+.wide { overflow-x: auto; }
+.wide table { width: auto; font-size: 0.82rem; }
+.wide td, .wide thead th { padding: 0.3rem 0.4rem; text-align: right; white-space: nowrap; }
+.wide small { display: block; color: var(--quiet); }
+.wide tbody th {
+  position: sticky; left: 0; min-width: 7rem; max-width: 11rem; padding: 0.3rem 0.6rem 0.3rem 0;
+  background: var(--page); font-weight: 400; line-height: 1.3;
+}
+.warning { padding: 0.6rem 1rem; border: 2px solid #d55e00; border-radius: 0.5rem; font-weight: 600; }
+td.why { white-space: normal !important; text-align: left !important; color: var(--quiet); }
+"""
+FEW = 4  # sections that are shown unfolded
+WARNING = "This is a quick run: few updates, few episodes, small tasks. It is comparable with nothing."
+COLOURS = "Green: better than the paper by more than 2 points (times: 5%). Orange: worse. Grey: neither."
+
+
+def page_of(outcome: Outcome, drawn: Sequence[Drawn]) -> str:
+    """A page with the tables, the pictures, and where everything comes from."""
+    title, notes = outcome.experiment.heading, Footnotes(outcome)
+    return page(
+        title,
+        tag("style", Markup(STYLE)),
+        tag("h1", title),
+        *([tag("p", WARNING, class_="warning")] if outcome.experiment.quick else []),
+        tag("p", outcome.experiment.about, class_="quiet"),
+        *_overview(outcome),
+        *_sections(sections(outcome, notes)),
+        tag("p", _caption(outcome), class_="quiet small"),
+        *_list("Rows that cannot be filled", unfilled(outcome)),
+        *_list(LEFT_OUT, left_out(outcome)),
+        *_list("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed]),
+        *(part for each in drawn for part in figure(each.title, each.png, each.caption)),
+        *_list("The paper's numbers", notes.general),
+        *_list("Notes on single numbers", notes.texts, "ol"),
+        *_provenance(outcome),
+    )
+
+
+def _caption(outcome: Outcome) -> str:
+    coloured = any(outcome.verdict(cell) for cell in outcome.cells)
+    return CAPTIONS[outcome.experiment.kind] + (f" {COLOURS}" if coloured else "")
+
+
+def _overview(outcome: Outcome) -> list[Markup]:
+    """All rows and columns at once, with coloured differences; it scrolls where the screen is narrow."""
+    rows = overview(outcome)
+    if len(rows) < 2:
+        return []
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("", *outcome.columns)))
+    body = [tag("tr", tag("th", row, scope="row"), *(_brief(cell) for cell in cells)) for row, cells in rows]
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    return [
+        tag("div", table, class_="wide", tabindex="0"),
+        tag("p", overview_words(outcome), class_="quiet small"),
+    ]
+
+
+def _brief(cell: Brief) -> Markup:
+    return tag("td", cell.ours, tag("small", cell.paper), class_=cell.verdict)
+
+
+def _sections(told: Sequence[Section]) -> list[Markup]:
+    """One after the other; where they are many, folded."""
+    if len(told) <= FEW:
+        return [part for section in told for part in (tag("h3", section.title), *_section(section))]
+    return [tag("details", tag("summary", section.title), *_section(section)) for section in told]
+
+
+def _section(section: Section) -> list[Markup]:
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("", *section.head)))
+    body = tag("tbody", *(_row(line, section.head) for line in section.lines))
+    words = [tag("p", section.words, class_="quiet small")] if section.words else []
+    return [*words, tag("table", tag("thead", head), body, class_="scores")]
+
+
+def _row(line: Line, head: Sequence[str]) -> Markup:
+    name = tag("th", line.name, scope="row")
+    if line.missing:
+        return tag("tr", name, tag("td", line.missing, colspan=str(len(head)), class_="why"))
+    cells = [
+        tag("td", line.cells[name], data_label=name, class_=line.verdict if name == "difference" else "")
+        for name in head
+    ]
+    return tag("tr", name, *cells)
+
+
+def _list(title: str, texts: Sequence[str], kind: str = "ul") -> list[Markup]:
+    if not texts:
+        return []
+    return [tag("h3", title), tag(kind, *(tag("li", text) for text in texts), class_="notes")]
+
+
+def _provenance(outcome: Outcome) -> list[Markup]:
+    """Every dataset and every protocol once, then every run with its device, versions and command."""
+    done = [cell for cell in outcome.cells if cell.provenance]
+    runs = (
+        [read_run(Path(folder)) for folder in outcome.folders] if outcome.experiment.kind == "scores" else []
+    )
+    words = {source.data: source.words for source in outcome.sources}
+    parts: list[Markup] = []
+    for name, run in {run.data["name"]: run for run in runs}.items():
+        parts += [tag("h3", f"Data: {name}"), facts({"what": words.get(name, ABSENT), **prose.data(run)})]
+    parts += _list("How the learning curves were evaluated", list(dict.fromkeys(map(prose.protocol, runs))))
+    if done:
+        parts += [tag("h3", "Where it ran"), facts(_machine(done[-1]))]
+    told = {cell.provenance["run"]: cell.provenance for cell in done}
+    commands = [tag("li", tag("code", each.get("command", folder))) for folder, each in told.items()]
+    return [*parts, *([tag("h3", "Runs"), tag("ul", *commands, class_="notes")] if commands else [])]
+
+
+def _machine(cell: Cell) -> dict[str, str]:
+    told = cell.provenance
+    return {"device": told.get("device", ABSENT), **{k: str(v) for k, v in told["versions"].items()}}

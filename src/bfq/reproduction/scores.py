@@ -1,0 +1,195 @@
+"""Cells that are scores: one population a task, agent and structure, with few and with many candidates."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bfq.agents.agent import get_agent, numeric_fields
+from bfq.data.catalog import TASKS
+from bfq.experiment import execute, start
+from bfq.files import locked, make_folder, read_json, write_json
+from bfq.reporting.runs import read_run
+from bfq.reproduction.cells import Cell, Reading, empty
+from bfq.reproduction.experiments import Column, Experiment
+from bfq.reproduction.sources import Source, at_hand
+from bfq.reproduction.work import Bench, Work, place
+from bfq.settings import RunConfig, compose
+from bfq.training.loop import jsonable
+from bfq.training.population import members_of
+
+KEPT = (  # of a run's result.json, beside every score of it
+    "task", "agent", "steps", "data", "transforms", "reference", "versions", "device", "train_seconds",
+    "microseconds_per_step", "precision", "config", "command",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """All seeds and all values of one structure of one agent on one task: one run folder."""
+
+    experiment: Experiment
+    source: Source
+    run: RunConfig
+    columns: tuple[Column, ...]
+
+    @property
+    def row(self) -> str:
+        """The task as the paper has it."""
+        return self.source.task
+
+    @property
+    def name(self) -> str:
+        """The columns it fills."""
+        labels = ", ".join(column.label for column in self.columns)
+        symbol = self.experiment.symbol
+        return f"{self.run.agent} with {symbol} = {labels}" if symbol else labels
+
+    @property
+    def size(self) -> str:
+        """How much is trained at once, and for how long."""
+        members = len(members_of(self.run.seeds, self.run.varied))
+        return f"{members} members, {self.run.steps:,} updates on {self.run.task}"
+
+    @property
+    def waiting(self) -> list[Cell]:
+        """Its cells before it is done."""
+        return empty(self.row, self.columns, "waiting", "not run yet.")
+
+    def folder(self, bench: Bench) -> Path | None:
+        """Named after everything that its results depend on, the data among it."""
+        if not at_hand(self.run.task):
+            return None
+        settings = {k: v for k, v in dataclasses.asdict(self.run).items() if k != "chunk"}
+        told = {**settings, "data_sha256": bench.data(self.run.task).sha256}
+        return place(bench.runs, f"{self.run.task}-{self.run.agent}", told)
+
+    def fill(self, bench: Bench) -> list[Cell]:
+        """Trains from where it stands, then evaluates as often as was not done before."""
+        dataset = bench.data(self.run.task)
+        folder = self.folder(bench)
+        assert folder is not None  # the data is here now
+        if not (folder / "config.json").exists():
+            start(self.run, folder, dataset)
+        with locked(folder):
+            result = execute(folder, dataset, (), bench.quiet)
+            return [self._cell(column, folder, result, bench) for column in self.columns]
+
+    def _cell(self, column: Column, folder: Path, result: dict[str, Any], bench: Bench) -> Cell:
+        places = [k for k, member in enumerate(result["members"]) if _is_of(member, column)]
+        scored = self._evaluated(column, folder, result, bench)
+        readings = (*(_reading(each, places) for each in scored), *self._averaged(column, folder, places))
+        seeds = [result["members"][k]["seed"] for k in places]
+        lost = [
+            seed for seed, value in zip(seeds, readings[0].values, strict=True) if value is None
+        ]  # the policy's actions became infinite
+        why = f"diverged: no score of seed {', '.join(map(str, lost))}." if lost else ""
+        kept = {name: result[name] for name in KEPT}
+        members = [result["members"][k] for k in places]
+        provenance = {**kept, "members": members, "run": str(folder), "source": self.source._asdict()}
+        unit = "success in %" if self.run.metric == "success" else "normalised score"
+        state = "failed" if lost else "done"
+        return Cell(self.row, column.label, state, why, unit, readings, provenance)
+
+    def _averaged(self, column: Column, folder: Path, places: Sequence[int]) -> list[Reading]:
+        """The mean of the last evaluations during training, by FQL's convention for OGBench."""
+        count = self.experiment.averaged
+        if count == 1 or column.acting or TASKS[self.run.task].family != "ogbench":
+            return []
+        rows = [row for row in read_run(folder).rows if row.kind == "evaluation"][-count:]
+        found = [[row.metrics["normalized"][k] for row in rows] for k in places]
+        means = [None if None in values else fmean(v for v in values if v is not None) for values in found]
+        return [Reading(f"mean of the last {len(rows)}", tuple(means), {"steps": [row.step for row in rows]})]
+
+    def _evaluated(
+        self, column: Column, folder: Path, result: dict[str, Any], bench: Bench
+    ) -> list[dict[str, Any]]:
+        """The run's own evaluation or the column's, then the same with other numbers of candidates."""
+        own = {**result["protocol"], **column.acting}
+        wished = [own]
+        if get_agent(column.agent).chooses:
+            many = [n for n in self.experiment.candidates if n != own["candidates"]]
+            wished += [{**own, "candidates": n} for n in many]
+        return [_scored(protocol, folder, result, bench) for protocol in wished]
+
+
+def trainings(experiment: Experiment, sources: Sequence[Source]) -> list[Work]:
+    """What is to be trained, row by row."""
+    return [
+        Training(experiment, source, _run(experiment, source.data, columns), tuple(columns))
+        for source in sources
+        if source.data
+        for columns in populations(experiment.columns)
+    ]
+
+
+def populations(columns: Sequence[Column]) -> list[list[Column]]:
+    """The columns that can train as members of one population: they differ in numbers only, or in acting."""
+    together: dict[str, list[Column]] = {}
+    for column in columns:
+        numeric, structure = _split(column)
+        together.setdefault(repr((column.agent, sorted(numeric), sorted(structure.items()))), []).append(
+            column
+        )
+    return list(together.values())
+
+
+def _split(column: Column) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values that members may differ in, and those that they share."""
+    names = numeric_fields(get_agent(column.agent).config())
+    numeric = {name: value for name, value in column.values.items() if name in names}
+    return numeric, {name: value for name, value in column.values.items() if name not in names}
+
+
+def _run(experiment: Experiment, task: str, columns: Sequence[Column]) -> RunConfig:
+    numeric, structure = _split(columns[0])
+    varied = {name: list(dict.fromkeys(c.values[name] for c in columns)) for name in numeric}
+    seeds = experiment.seeds
+    return compose(
+        task,
+        columns[0].agent,
+        steps=experiment.steps,
+        seeds=seeds if isinstance(seeds, int) else list(seeds),
+        values={**_soon(experiment, columns[0].agent), **structure, **varied},
+        evaluation={"episodes": experiment.episodes},
+        evaluations=experiment.evaluations,
+        precision=experiment.precision,
+        stop_on_divergence=False,  # one member that diverges must not stop the others of its grid
+    )
+
+
+def _soon(experiment: Experiment, agent: str) -> dict[str, Any]:
+    """In a quick run the policy that acts follows the one that learns from the first update on."""
+    waits = hasattr(get_agent(agent).config(), "policy_target_start")
+    return {"policy_target_start": 0} if experiment.quick and waits else {}
+
+
+def _is_of(member: dict[str, Any], column: Column) -> bool:
+    return all(column.values.get(name) == value for name, value in member["overrides"].items())
+
+
+def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], bench: Bench) -> dict[str, Any]:
+    """An evaluation of the last checkpoint under a protocol: the run's own, a kept one, or a new one."""
+    if protocol == result["protocol"]:
+        return {"protocol": protocol, "scores": result["scores"]}
+    path = place(folder / "evaluations", f"{protocol['candidates']}-candidates", protocol).with_suffix(
+        ".json"
+    )
+    if not path.exists():
+        make_folder(path.parent)
+        found = bench.tools.evaluate(folder, **protocol)
+        scores = {k: jsonable(np.asarray(v, float)) for k, v in found["scores"].items() if v is not None}
+        write_json(path, {"protocol": found["protocol"], "scores": scores})
+    kept: dict[str, Any] = read_json(path)
+    return kept
+
+
+def _reading(scored: dict[str, Any], places: Sequence[int]) -> Reading:
+    scores = {name: [v[k] for k in places] for name, v in scored["scores"].items() if v is not None}
+    values = scores.get("normalized") or [None] * len(places)
+    candidates = scored["protocol"]["candidates"]
+    return Reading(f"N = {candidates}", tuple(values), {"protocol": scored["protocol"], "scores": scores})

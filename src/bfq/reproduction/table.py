@@ -1,0 +1,216 @@
+"""The results as words and numbers: the lines of tables, which Markdown and the page share, and Markdown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bfq.reporting.published import Figure
+from bfq.reporting.statistics import Summary
+from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text
+from bfq.reproduction.cells import Average, Cell, Outcome, Reading
+
+LEFT_OUT = "The paper's rows that were not asked for"
+OVERVIEW = "Ours, and in brackets the paper's; its averages are those of its rows."
+OURS = "Ours; the paper has no numbers."
+CAPTIONS = {
+    "scores": "Ours: mean ± standard deviation over seeds of the last checkpoint, with as many candidates as "
+    "the paper's protocol has; N: the same weights with that many. Difference: ours − the paper's.",
+    "speed": "Ours: mean ± standard deviation over the sizes of the robots. Difference: ours − the paper's.",
+    "toy": "Mean ± standard deviation over seeds.",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table as text."""
+
+    name: str
+    cells: dict[str, str]  # by the heads of the columns
+    verdict: str  # gain | loss | same, or nothing
+    missing: str  # why there are no numbers, if so
+
+
+class Brief(NamedTuple):
+    """A cell in the overview: ours, and the paper's in brackets."""
+
+    ours: str
+    paper: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A row of the paper's table, told as a table of its own."""
+
+    title: str
+    words: str  # where its data is from
+    lines: tuple[Line, ...]
+
+    @property
+    def head(self) -> list[str]:
+        """The columns in which something stands."""
+        names = dict.fromkeys(name for line in self.lines for name in line.cells)
+        filled = [n for n in names if any(line.cells.get(n, ABSENT) != ABSENT for line in self.lines)]
+        return filled or ["ours"]
+
+
+class Footnotes:
+    """Notes on the paper's numbers, each with one number wherever it is referred to."""
+
+    def __init__(self, outcome: Outcome):
+        self._outcome = outcome
+        found = [note for cell in outcome.cells if cell.ours for note in outcome.notes(cell)]
+        self.general = list(dict.fromkeys(note.text for note in found if not note.cells))
+        self.texts = list(dict.fromkeys(note.text for note in found if note.cells))
+
+    def marks(self, cell: Cell) -> str:
+        """The numbers of a cell's notes."""
+        own = [note.text for note in self._outcome.notes(cell) if note.cells and cell.ours]
+        numbers = [self.texts.index(text) + 1 for text in own]
+        return "".join(f" [{number}]" for number in sorted(set(numbers)))
+
+
+def sections(outcome: Outcome, notes: Footnotes) -> list[Section]:
+    """The rows that were begun; those without data are told apart."""
+    filled = [row for row in outcome.rows if any(c.state != "unfilled" for c in outcome.of(row))]
+    return [_section(outcome, row, notes) for row in filled]
+
+
+def unfilled(outcome: Outcome) -> list[str]:
+    """The rows that cannot be filled, a sentence each."""
+    return list(dict.fromkeys(cell.why for cell in outcome.cells if cell.state == "unfilled"))
+
+
+def left_out(outcome: Outcome) -> list[str]:
+    """The paper's rows that were not asked for."""
+    if outcome.experiment.kind != "scores":
+        return []
+    return [row for row in outcome.experiment.rows if row not in outcome.rows]
+
+
+def overview(outcome: Outcome) -> list[tuple[str, list[Brief]]]:
+    """All rows with numbers and all columns at once, then the averages."""
+    shown = [row for row in outcome.rows if any(cell.ours for cell in outcome.of(row))]
+    rows = [(row, [_brief(outcome, outcome.at(row, column)) for column in outcome.columns]) for row in shown]
+    means = {(each.name, each.column): each for each in outcome.averages()}
+    names = dict.fromkeys(name for name, _ in means)
+    return rows + [(name, [_average(means.get((name, c))) for c in outcome.columns]) for name in names]
+
+
+def overview_words(outcome: Outcome) -> str:
+    """What stands in the overview."""
+    return OVERVIEW if outcome.experiment.table else OURS
+
+
+def _brief(outcome: Outcome, cell: Cell | None) -> Brief:
+    if cell is None or cell.ours is None:
+        return Brief(ABSENT)
+    printed = outcome.paper(cell)
+    theirs = f"({number(printed.value, cell.unit)})" if printed else ""
+    return Brief(number(cell.ours.mean, cell.unit), theirs, outcome.verdict(cell))
+
+
+def _average(average: Average | None) -> Brief:
+    if average is None:
+        return Brief(ABSENT)
+    return Brief(number_text(average.ours, 1), f"({number_text(average.paper, 1)})")
+
+
+def markdown(outcome: Outcome) -> str:
+    """The whole of table.md."""
+    notes = Footnotes(outcome)
+    parts = [f"# {escaped(outcome.experiment.heading)}", escaped(outcome.experiment.about)]
+    rows = overview(outcome)
+    if len(rows) > 1:
+        cells = [[escaped(row), *(f"{b.ours} {b.paper}".strip() for b in found)] for row, found in rows]
+        parts += ["\n".join(markdown_lines(["", *outcome.columns], cells)), overview_words(outcome)]
+    for section in sections(outcome, notes):
+        parts += [f"## {escaped(section.title)}", *([escaped(section.words)] if section.words else [])]
+        lines = [_markdown(line, section.head) for line in section.lines]
+        parts.append("\n".join(markdown_lines(("", *section.head), lines)))
+    parts += [CAPTIONS[outcome.experiment.kind]]
+    parts += _listed("Rows that cannot be filled", unfilled(outcome))
+    parts += _listed(LEFT_OUT, left_out(outcome))
+    parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
+    parts += _listed("The paper's numbers", notes.general)
+    parts += _listed("Notes on single numbers", notes.texts, numbered=True)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown(line: Line, head: Sequence[str]) -> list[str]:
+    if line.missing:
+        return [escaped(line.name), escaped(line.missing), *[""] * (len(head) - 1)]
+    return [escaped(line.name), *(escaped(line.cells[name]) for name in head)]
+
+
+def _listed(title: str, texts: Sequence[str], numbered: bool = False) -> list[str]:
+    if not texts:
+        return []
+    lines = [f"{f'{k}.' if numbered else '-'} {escaped(text)}" for k, text in enumerate(texts, 1)]
+    return [f"## {title}", "\n".join(lines)]
+
+
+def _section(outcome: Outcome, row: str, notes: Footnotes) -> Section:
+    cells = outcome.of(row)
+    names = sorted({reading.name for cell in cells for reading in cell.readings}, key=_order)
+    extra = tuple(names) if outcome.experiment.kind == "scores" else ()
+    source = next((each for each in outcome.sources if each.task == row), None)
+    unit = next((cell.unit for cell in cells if cell.readings), "")
+    title = f"{row}, {unit}" if unit and unit != row else row
+    lines = tuple(_line(outcome, cell, extra, notes) for cell in cells)
+    return Section(title, source.words if source else "", lines)
+
+
+def _order(name: str) -> tuple[bool, int]:
+    """`N = 50` comes after `N = 1`, and after both what is no number of candidates."""
+    digits = name.rpartition(" ")[2]
+    return not name.startswith("N = "), int(digits) if digits.isdigit() else 0
+
+
+def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) -> Line:
+    symbol = outcome.experiment.symbol
+    name = f"{symbol} = {cell.column}" if symbol else cell.column
+    if cell.ours is None:
+        return Line(name, {}, "", f"{cell.state}: {cell.why}")
+    printed, difference = outcome.paper(cell), outcome.difference(cell)
+    by_name = {reading.name: reading for reading in cell.readings}
+    shown = {
+        "ours": spread(cell.ours, cell.unit),
+        "paper": f"{as_printed(printed, cell.unit)}{notes.marks(cell)}" if printed else ABSENT,
+        "difference": signed(difference, cell.unit),
+        **{each: _reading(by_name.get(each), cell.unit) for each in extra},
+        **dict(zip(("n", "updates"), cell.spent, strict=True)),
+    }
+    return Line(name, shown, outcome.verdict(cell), "")
+
+
+def _reading(reading: Reading | None, unit: str) -> str:
+    return spread(reading.summary, unit) if reading and reading.summary else ABSENT
+
+
+def number(value: float, unit: str) -> str:
+    """A number with the digits that its kind deserves."""
+    small = unit in ("energy distance", "sliced Wasserstein-2 distance", "share on filled squares")
+    return number_text(value, 4 if small else 3 if unit == "hours" and abs(value) < 1 else 1)
+
+
+def spread(summary: Summary, unit: str) -> str:
+    """Mean ± standard deviation; one number has none."""
+    mean = number(summary.mean, unit)
+    return mean if summary.interval is None else f"{mean} ± {number(summary.std, unit)}"
+
+
+def as_printed(figure: Figure, unit: str) -> str:
+    """The paper's number, with its own digits where it has more."""
+    mean = number(figure.value, unit)
+    if figure.deviation is None:
+        return mean
+    digits = max(1, len(str(figure.deviation).partition(".")[2]))
+    return f"{mean} ± {number_text(figure.deviation, digits)}"
+
+
+def signed(difference: float | None, unit: str) -> str:
+    """A difference with its sign."""
+    if difference is None:
+        return ABSENT
+    return f"{'+' if difference > 0 else ''}{number(difference, unit)}"

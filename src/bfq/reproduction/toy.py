@@ -1,0 +1,94 @@
+"""Cells of the checkerboard: how far each method's samples are from the truth."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bfq.files import make_folder, read_json, write_bytes, write_json
+from bfq.reproduction.cells import Cell, Reading
+from bfq.reproduction.experiments import QUICK, Experiment
+from bfq.reproduction.work import Bench, Work, place
+from bfq.training.toy_methods import METHODS, PAPER, Settings
+
+MEASURES = {
+    "energy distance": "energy_distance",
+    "sliced Wasserstein-2 distance": "sliced_wasserstein2",
+    "share on filled squares": "share_on_filled",
+    "squares covered, of 8": "squares_covered",
+}
+QUICK_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class Board:
+    """Both methods of the paper, all seeds at once."""
+
+    experiment: Experiment
+
+    @property
+    def row(self) -> str:
+        """All rows at once."""
+        return "checkerboard"
+
+    @property
+    def name(self) -> str:
+        """What is trained."""
+        return "flow matching and BFQ"
+
+    @property
+    def size(self) -> str:
+        """For how long."""
+        return f"{len(self._seeds)} seeds, {self._epochs} epochs on the checkerboard"
+
+    @property
+    def waiting(self) -> list[Cell]:
+        """Its cells before it is done."""
+        why = "not run yet."
+        return [Cell(row, f"{m}-{k}", "waiting", why, row) for row in MEASURES for m, k in _columns()]
+
+    @property
+    def _seeds(self) -> list[int]:
+        seeds = self.experiment.seeds
+        return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+
+    @property
+    def _epochs(self) -> int:
+        return QUICK_EPOCHS if self.experiment.quick else Settings().epochs
+
+    def folder(self, bench: Bench) -> Path | None:
+        """Named after its settings."""
+        settings = Settings(epochs=self._epochs)._asdict()
+        return place(bench.runs, "checkerboard", {**settings, "seeds": self._seeds})
+
+    def fill(self, bench: Bench) -> list[Cell]:
+        """Trains, unless that was done before."""
+        folder = self.folder(bench)
+        assert folder is not None
+        if not (folder / "result.json").exists():
+            make_folder(folder)
+            words = QUICK if self.experiment.quick else ""
+            record, picture = bench.tools.checkerboard(self._seeds, self._epochs, words)
+            write_bytes(folder / "toy.png", picture)
+            write_json(folder / "result.json", record)
+        record = read_json(folder / "result.json")
+        kept = {name: record[name] for name in ("settings", "versions", "train_seconds")}
+        steps = record["settings"]["epochs"] * record["settings"]["batches"]
+        provenance = {**kept, "run": str(folder), "steps": steps}
+        return [
+            Cell(row, f"{m}-{k}", "done", "", row, (_reading(row, record[m][str(k)]),), provenance)
+            for row in MEASURES
+            for m, k in _columns()
+        ]
+
+
+def boards(experiment: Experiment) -> list[Work]:
+    """The one thing there is to do."""
+    return [Board(experiment)]
+
+
+def _columns() -> list[tuple[str, int]]:
+    return [(method, steps) for method in PAPER for steps in METHODS[method].steps]
+
+
+def _reading(row: str, measured: dict[str, Any]) -> Reading:
+    return Reading(row, tuple(float(seed[MEASURES[row]]) for seed in measured["seeds"]))

@@ -1,0 +1,85 @@
+"""What every kind of work shares: where it is kept, under which name, and what it borrows from above."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from bfq.data.dataset import Dataset
+from bfq.data.sources import load_dataset
+from bfq.errors import BadInput
+from bfq.experiment import RUNS
+from bfq.reproduction.cells import Cell
+from bfq.training.progress import announced, data_bar
+
+
+class Tools(NamedTuple):
+    """What belongs to higher layers and is lent to this one."""
+
+    evaluate: Callable[..., dict[str, Any]]  # scores a run's last checkpoint again, as `bfq evaluate`
+    # Seeds, epochs and words to stand in the picture; what `bfq toy` writes, and the picture.
+    checkerboard: Callable[[Sequence[int], int, str], tuple[dict[str, Any], bytes]]
+
+
+@dataclass
+class Bench:
+    """Where work is done, and what is at hand."""
+
+    tools: Tools
+    quiet: bool = False
+    runs: Path = RUNS
+    _shelf: dict[str, Dataset] = field(default_factory=dict)
+
+    def data(self, name: str) -> Dataset:
+        """The data of a task, read once as long as no other is asked for."""
+        if name not in self._shelf:
+            self._shelf.clear()
+            with announced(f"reading {name}", self.quiet):
+                self._shelf[name] = load_dataset(name, data_bar)
+        return self._shelf[name]
+
+
+class Work(Protocol):
+    """A piece of an experiment that is done or not done as a whole."""
+
+    @property
+    def row(self) -> str:
+        """The row it fills, or helps to fill."""
+
+    @property
+    def name(self) -> str:
+        """What it does, in a few words."""
+
+    @property
+    def size(self) -> str:
+        """How much of it."""
+
+    @property
+    def waiting(self) -> list[Cell]:
+        """Its cells before it is done."""
+
+    def folder(self, bench: Bench) -> Path | None:
+        """Where it is kept, as far as that is known before its data is made."""
+
+    def fill(self, bench: Bench) -> list[Cell]:
+        """Does what has not been done yet, and tells what came of it."""
+
+
+def place(runs: Path, words: str, settings: dict[str, Any]) -> Path:
+    """The folder of some work: other settings, another folder."""
+    told = json.dumps(settings, sort_keys=True, default=list)
+    stem = words.replace("/", "-").replace(" ", "-")
+    return runs / f"{stem}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
+
+
+def state(work: Work, bench: Bench) -> str:
+    """How far some work is, in words; data that cannot be read fails its own row when its turn comes."""
+    try:
+        folder = work.folder(bench)
+    except BadInput:
+        return "its data is damaged"
+    if folder is None or not folder.exists():
+        return "not begun"
+    return "finished" if (folder / "result.json").exists() else "begun"

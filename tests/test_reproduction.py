@@ -1,0 +1,441 @@
+"""The paper's experiments as commands: what is filled, what is not and why, and what is left behind."""
+
+import base64
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from bfq.cli.main import main
+from bfq.data.catalog import TASKS
+from bfq.errors import BadInput
+from bfq.reporting.published import TABLES
+from bfq.reporting.runs import Row
+from bfq.reproduction import reproduce, scores, sources, speed, work
+from bfq.reproduction.cells import Cell, Outcome, Reading
+from bfq.reproduction.drawn import Drawn
+from bfq.reproduction.experiments import EXPERIMENTS, QUICK, Column
+from bfq.reproduction.figures import figures
+from bfq.reproduction.options import Options, chosen
+from bfq.reproduction.page import page_of
+from bfq.reproduction.scores import populations
+from bfq.reproduction.sources import source_of
+from bfq.reproduction.table import markdown
+from bfq.settings import compose
+
+SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
+MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-mixed,pen-human-v1"]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which the first of two populations was trained before the command was killed."""
+    folder = tmp_path_factory.mktemp("reproduction")
+    real = scores.execute
+
+    def killed(run, *rest):
+        if "bfq" in run.name:
+            raise KeyboardInterrupt
+        return real(run, *rest)
+
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "execute", killed)
+        assert main(MAIN) == 130
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(place):
+    """The same folder after the same command was given again, with what was trained in the first call."""
+    (first,) = (place / "runs").glob("*-bc-*")
+    before = times(first)
+    partial = json.loads((place / "results" / "main-quick" / "result.json").read_text())
+    with contextlib.chdir(place):
+        assert main(MAIN) == 0
+    return place, first, before, partial
+
+
+def times(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.name != ".lock"}
+
+
+def result(place, name="main-quick"):
+    return json.loads((place / "results" / name / "result.json").read_text())
+
+
+def test_a_killed_command_goes_on_without_repeating_what_was_done(finished):
+    place, first, before, partial = finished
+    assert times(first) == before
+    states = {cell["column"]: cell["state"] for cell in partial["cells"] if cell["row"] == "pendulum-mixed"}
+    assert states == {"bc": "done", "bfq": "waiting"}
+    assert {cell["state"] for cell in result(place)["cells"]} == {"done", "unfilled"}
+
+
+def test_every_score_carries_all_that_it_depends_on(finished):
+    cells = {(c["row"], c["column"]): c for c in result(finished[0])["cells"]}
+    ours = cells["pendulum-mixed", "bfq"]
+    assert [reading["name"] for reading in ours["readings"]] == ["N = 1", "N = 50"]
+    assert [reading["protocol"]["candidates"] for reading in ours["readings"]] == [1, 50]
+    assert len(cells["pendulum-mixed", "bc"]["readings"]) == 1  # it has no critic to choose with
+    assert [member["seed"] for member in ours["members"]] == [0, 1]
+    assert all(len(reading["values"]) == 2 for reading in ours["readings"])
+    assert ours["readings"][0]["protocol"]["checkpoint"] == "last"
+    assert len(ours["data"]["sha256"]) == 64
+    assert ours["source"]["kind"] == "embedded"
+    for name in ("versions", "device", "command", "train_seconds", "config", "transforms"):
+        assert ours[name]
+
+
+def test_a_row_without_data_is_not_filled_and_says_why(finished):
+    place = finished[0]
+    (cell, _) = [cell for cell in result(place)["cells"] if cell["row"] == "pen-human-v1"]
+    assert cell["state"] == "unfilled"
+    assert "bfq data download pen-human-v1" in cell["why"]
+    assert cell["why"].count(". ") == 0  # one sentence
+    for file in ("table.md", "index.html"):
+        text = (place / "results" / "main-quick" / file).read_text()
+        assert "bfq data download pen-human-v1" in text
+
+
+def test_the_table_has_the_numbers_of_the_result(finished):
+    place = finished[0]
+    text = (place / "results" / "main-quick" / "table.md").read_text()
+    for cell in (cell for cell in result(place)["cells"] if cell["state"] == "done"):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {cell['column']} |")]
+        told = cell["readings"][0]["summary"]
+        assert f"{told['mean']:.1f} ± {told['std']:.1f}".replace("-", "−") == line.split("|")[2].strip()
+        assert told["mean"] == pytest.approx(sum(cell["readings"][0]["values"]) / 2)
+        assert line.split("|")[-3:-1] == [" 2 ", " 20 "]
+
+
+def test_everything_of_a_quick_run_says_that_it_is_one(finished):
+    folder = finished[0] / "results" / "main-quick"
+    assert QUICK in (folder / "table.md").read_text().splitlines()[0]
+    page = (folder / "index.html").read_text()
+    assert re.search(f"<title>.*{QUICK}", page)
+    assert re.search(f"<h1>.*{QUICK}", page)
+    assert not (folder.parent / "main").exists()
+
+
+def test_the_page_holds_every_figure_and_nothing_from_elsewhere(finished):
+    folder = finished[0] / "results" / "main-quick"
+    page = (folder / "index.html").read_text()
+    pictures = list(folder.glob("*.png"))
+    assert {path.name for path in pictures} == {"scores.png", "learning_curves.png"}
+    for path in pictures:
+        assert base64.b64encode(path.read_bytes()).decode() in page
+    assert not re.search(r"https?://|@import|url\(|<script|<link", page)
+    assert all(source.startswith("data:image/png") for source in re.findall(r'src="(.{14})', page))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_browser_shows_the_page(finished, tmp_path):
+    page = (finished[0] / "results" / "main-quick" / "index.html").read_text()
+    measured = "document.body.dataset.widths = [...document.images].map(i => i.naturalWidth).join()"
+    wide = "document.body.dataset.wide = document.documentElement.scrollWidth"
+    copy = tmp_path / "page.html"
+    copy.write_text(page + f"<script>window.onload = () => {{ {measured}; {wide} }}</script>")
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+             "--disable-background-networking", "--disable-component-update", "--window-size=500,800",
+             f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0"]  # fmt: skip
+    told = subprocess.run(
+        [str(CHROMIUM), *words, "--dump-dom", copy.as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert "CONSOLE" not in told.stderr
+    (widths,) = re.findall(r'data-widths="([^"]+)"', told.stdout)
+    assert len(widths.split(",")) == 2
+    assert all(int(width) > 0 for width in widths.split(","))
+    (width,) = re.findall(r'data-wide="(\d+)"', told.stdout)
+    assert int(width) <= 500  # nothing sticks out of a narrow screen
+
+
+def test_a_seed_without_a_score_fails_its_cell_and_a_changed_setting_has_another_folder(finished, capsys):
+    place, first, _, _ = finished
+    shutil.copytree(place, place.parent / "broken", dirs_exist_ok=True)
+    place = place.parent / "broken"
+    path = place / "runs" / first.name / "result.json"
+    told = json.loads(path.read_text())
+    told["scores"]["normalized"][1] = None
+    path.write_text(json.dumps(told))
+    with contextlib.chdir(place):
+        assert main([*MAIN, "--json"]) == 1
+        (shown,) = json.loads(capsys.readouterr().out)
+        failed = [cell for cell in shown["cells"] if cell["state"] == "failed"]
+        assert [cell["why"] for cell in failed] == ["diverged: no score of seed 1."]
+        assert failed[0]["readings"][0]["summary"]["n"] == 1
+        assert [c["state"] for c in shown["cells"] if c["column"] == "bfq"] == ["done", "unfilled"]
+        (other,) = chosen("main", Options(True, ["bc"], ["pendulum-mixed"], [0, 1], 21))
+        (part,) = reproduce.plan(other).works
+        bench = reproduce.Bench(tools=None)
+        assert part.folder(bench).name not in {folder.name for folder in (place / "runs").iterdir()}
+        (same,) = chosen("main", Options(True, ["bc"], ["pendulum-mixed"], [0, 1], 20))
+        assert reproduce.plan(same).works[0].folder(bench).name == first.name
+
+
+def test_what_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    def refuse(*_):
+        raise BadInput("the disk of data is gone.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scores, "start", refuse)
+    assert main(["reproduce", "preconditioning", *SMALL]) == 1
+    assert "failed: the disk of data is gone." in capsys.readouterr().err
+    cells = result(tmp_path, "preconditioning-quick")["cells"]
+    assert [cell["state"] for cell in cells] == ["failed", "failed"]
+    assert "the disk of data is gone." in (tmp_path / "results/preconditioning-quick/index.html").read_text()
+
+
+def test_data_that_cannot_be_read_fails_its_own_row(tmp_path, monkeypatch, capsys):
+    def damaged(name, *_):
+        raise BadInput(f"{name} is damaged.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(work, "load_dataset", damaged)
+    assert main(["reproduce", "eta", *SMALL, "--dry-run"]) == 0
+    assert "its data is damaged: bfq with η = 0.01" in capsys.readouterr().out
+    assert main(["reproduce", "eta", *SMALL]) == 1
+    assert {cell["why"] for cell in result(tmp_path, "eta-quick")["cells"]} == {"pendulum-mixed is damaged."}
+
+
+def test_the_values_of_a_grid_train_as_one_population(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "lambda", *SMALL]) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    config = json.loads((run / "config.json").read_text())
+    assert config["varied"] == {"boundary_ratio": [1.0, 0.75, 0.5, 0.25, 0.0]}
+    cells = result(tmp_path, "lambda-quick")["cells"]
+    assert [cell["column"] for cell in cells] == ["1", "0.75", "0.5", "0.25", "0"]
+    for cell in cells:
+        assert [m["overrides"]["boundary_ratio"] for m in cell["members"]] == [float(cell["column"])] * 2
+    means = [cell["readings"][0]["summary"]["mean"] for cell in cells]
+    assert len(set(means)) == 5
+    assert (tmp_path / "results" / "lambda-quick" / "ablation.png").exists()
+
+
+def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypatch):
+    run = compose("local/cube-single-play", "bc", seeds=2, steps=50)
+    part = scores.Training(EXPERIMENTS["ogbench"], None, run, (Column("bc", "bc"),))
+    rows = [Row(step, "evaluation", {"normalized": (step * 1.0, None)}) for step in (10, 20, 30, 50)]
+    monkeypatch.setattr(scores, "read_run", lambda folder: SimpleNamespace(rows=rows))
+    (reading,) = part._averaged(Column("bc", "bc"), tmp_path, [0, 1])
+    assert reading.values == (pytest.approx(100 / 3), None)
+    assert reading.record["steps"] == [20, 30, 50]
+    assert not part._averaged(Column("sorl-1", "sorl", acting={"sampling_steps": 1}), tmp_path, [0])
+    pendulum = replace(part, run=compose("pendulum-mixed", "bc"))
+    assert not pendulum._averaged(Column("bc", "bc"), tmp_path, [0])
+
+
+def test_columns_share_a_population_unless_their_structure_differs():
+    for name, count in (("eta", 1), ("lambda", 1), ("preconditioning", 2), ("main", 13), ("ogbench", 11)):
+        assert len(populations(EXPERIMENTS[name].columns)) == count
+
+
+def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "reproduce",
+        "ogbench",
+        "--agents",
+        "bfq,sorl",
+        "--tasks",
+        "cube-single-play-singletask-v0,pen-human-v1",
+    ]
+    assert main([*words, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "cube-single-play-singletask-v0: local/cube-single-play, made here" in shown
+    assert "pen-human-v1 cannot be filled" in shown
+    assert (
+        "2 parts of 6 members, 1,000,000 updates on local/cube-single-play, not begun: sorl-8, sorl-1; bfq"
+        in shown
+    )
+    assert main([*words, "--dry-run", "--json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert [source["kind"] for source in plan["sources"]] == ["local", "none"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["mainn"], "did you mean 'main'"),
+        (["main", "--tasks", "hopper-medium"], "unknown task"),
+        (["main", "--tasks", "checkerboard"], "bfq reproduce toy"),
+        (["main", "--agents", "bqf"], "unknown agent"),
+        (["main", "--steps", "0"], "steps must be"),
+        (["main", "--seeds", "1,1"], "twice"),
+        (["main", "--quick", "--out", "file"], "cannot write"),
+        (["lambda", "--agents", "bc"], "has no --agents"),
+        (["efficiency", "--steps", "5"], "has no --steps"),
+        (["efficiency", "--tasks", "pendulum-mixed"], "bfq bench"),
+        (["toy", "--seeds", "0"], "seeds must be"),
+        (["all", "--tasks", "pendulum-mixed"], "is for one experiment"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main(["reproduce", *words]) == 2
+    told = capsys.readouterr()
+    assert sentence in told.err
+    assert "Traceback" not in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_every_cell_of_the_paper_has_its_place():
+    for experiment in EXPERIMENTS.values():
+        if experiment.table is None:
+            continue
+        table, labels = TABLES[experiment.table], [column.label for column in experiment.columns]
+        if experiment.kind == "speed":
+            assert list(table.rows()) == labels
+        else:
+            assert set(table.rows()) == set(experiment.rows)
+            assert list(table.columns()) == labels
+        assert set(experiment.rows) <= set(TASKS)
+
+
+def test_the_best_data_there_is_fills_a_row(monkeypatch):
+    here = set()
+    monkeypatch.setattr(sources, "is_kept", here.__contains__)
+    monkeypatch.setattr(sources, "availability", lambda data: "yes" if data in here else "needs a file")
+    monkeypatch.setattr(sources, "_no_world", lambda data: "")
+    names = (
+        "local/hopper-medium",
+        "rerolled/hopper-medium",
+        "rerolled/hopper-medium-old-masses",
+        "hopper-medium-v2",
+    )
+    assert source_of("hopper-medium-v2").data is None
+    for name, kind in zip(names, ("local", "rerolled", "rerolled", "published"), strict=True):
+        here.add(name)
+        assert source_of("hopper-medium-v2")[1:3] == (name, kind)
+    monkeypatch.setattr(sources, "_no_world", lambda data: "its simulator is not: pip install it.")
+    assert source_of("hopper-medium-v2").data is None
+    assert "pip install" in source_of("hopper-medium-v2").words
+
+
+def outcome(quick=False):
+    """An outcome of numbers made up."""
+    experiment = replace(
+        EXPERIMENTS["main"], quick=quick, usual=("halfcheetah-medium-v2", "hopper-medium-v2")
+    )
+    kept = {"steps": 1000, "run": "runs/x", "versions": {"jax": "0"}}
+    cells = [
+        Cell(row, column, "done", readings=(Reading("N = 50", values),), provenance=kept)
+        for row, column, values in (
+            ("halfcheetah-medium-v2", "dql", (52.0, 53.0)),
+            ("halfcheetah-medium-v2", "bfq", (70.0, 72.0)),
+            ("hopper-medium-v2", "dql", (None, 50.0)),
+            ("hopper-medium-v2", "bfq", (80.0, 82.0)),
+        )
+    ]
+    return Outcome(experiment, (), tuple(cells))
+
+
+def test_ours_stands_beside_the_papers_with_a_difference_and_footnotes():
+    made = outcome()
+    by = {(cell.row.partition("-")[0], cell.column): cell for cell in made.cells}
+    assert made.difference(by["halfcheetah", "bfq"]) == pytest.approx(71.0 - 66.1)
+    verdicts = [made.verdict(cell) for cell in by.values()]
+    assert verdicts == ["same", "gain", "loss", "loss"]
+    text = markdown(made)
+    assert "| bfq | 71.0 ± 1.4 | 66.1 ± 0.0 | +4.9 | 71.0 ± 1.4 | 2 | 1,000 |" in text
+    assert "| dql | 50.0 | 96.5 ± 1.3" in text
+    assert "1 of 2" in text
+    notes = [note.text for note in TABLES["full"].notes_on("hopper-medium-v2", "dql")]
+    assert notes
+    assert all(note[:40] in text for note in notes)
+    page = page_of(replace(made, folders=()), [Drawn("a.png", "A", b"png", "words")])
+    assert page.count('class="gain"') == 2  # in the overview and in its own table
+    assert "71.0<small>(66.1)</small>" in page
+
+
+def test_a_quick_run_is_held_against_nothing():
+    made = outcome(quick=True)
+    assert all(made.difference(cell) is None and made.verdict(cell) == "" for cell in made.cells)
+
+
+def test_averages_are_of_whole_groups_and_of_the_papers_rows():
+    table = TABLES["full"]
+    rows = table.groups["Average (MuJoCo)"]
+    cells = tuple(
+        Cell(row, "dql", "done", readings=(Reading("N = 50", (table.get(row, "dql").value + 1.0,)),))
+        for row in rows
+    )
+    made = Outcome(EXPERIMENTS["main"], (), cells)
+    (average,) = made.averages()
+    assert average.printed == 89.0
+    assert average.paper == pytest.approx(87.9, abs=0.05)  # what its rows say
+    assert average.ours == pytest.approx(average.paper + 1.0)
+    assert "| Average (MuJoCo) | 88.9 (87.9) |" in markdown(made)
+    assert not replace(made, cells=cells[1:]).averages()
+
+
+def test_speed_is_drawn_against_scores_where_there_are_both(tmp_path):
+    kept = {"run": "runs/x", "versions": {}}
+    timed = [("bfq-1", 5000.0), ("fql-1", 6000.0), ("dql-5", 900.0), ("dql-50", 90.0)]
+    cells = [Cell("frequency", c, "done", "", "Hz", (Reading("Hz", (v,)),), kept) for c, v in timed]
+    made = Outcome(EXPERIMENTS["efficiency"], (), tuple(cells))
+    assert [each.file for each in figures(made, tmp_path)] == ["frequency.png"]
+    (tmp_path / "main").mkdir()
+    told = {"row": "hopper-medium-v2", "state": "done", "readings": [{"summary": {"mean": 50.0}}]}
+    scored = {"cells": [{**told, "column": agent} for agent in ("bfq", "dql")]}
+    (tmp_path / "main" / "result.json").write_text(json.dumps(scored))
+    both, _ = figures(made, tmp_path)
+    assert both.file == "frequency_and_score.png"
+    assert "hopper-medium-v2" in both.caption
+    assert both.png.startswith(b"\x89PNG")
+
+
+def test_times_are_better_when_they_are_shorter():
+    kept = {"run": "runs/x", "versions": {}}
+    cells = tuple(
+        Cell(row, "bfq-1", "done", "", unit, (Reading(unit, (value,)),), kept)
+        for row, unit, value in (("frequency", "Hz", 900.0), ("training time", "hours", 0.2))
+    )
+    made = Outcome(EXPERIMENTS["efficiency"], (), cells)
+    assert [made.paper(cell).value for cell in cells] == [851.2, 7.8]
+    assert [made.verdict(cell) for cell in cells] == ["gain", "gain"]
+
+
+def test_times_are_measured_once_and_only_those_that_the_paper_has(tmp_path, monkeypatch, capsys):
+    measured = []
+
+    def acting(agent, config, *_):
+        measured.append(("acting", agent.name))
+        return {"batches_per_second": 100.0}
+
+    def training(agent, config, *_):
+        measured.append(("training", agent.name, config.flow_steps, config.width))
+        return {"microseconds_per_update": 1800.0}
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(speed, "time_acting", acting)
+    monkeypatch.setattr(speed, "time_update", training)
+    words = ["reproduce", "efficiency", "--quick", "--agents", "fql-1,fql-20", "--json"]
+    assert main(words) == 0
+    (first,) = json.loads(capsys.readouterr().out)
+    assert measured == [("acting", "fql"), ("training", "fql", 20, 256)]
+    assert main(words) == 0
+    (again,) = json.loads(capsys.readouterr().out)
+    assert len(measured) == 2
+    assert first["cells"] == again["cells"]
+    assert [(c["row"], c["readings"][0]["values"]) for c in first["cells"]] == [
+        ("frequency", [100.0]),
+        ("training time", [0.5]),
+    ]
+
+
+def test_the_checkerboard_is_drawn_and_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "toy", "--quick", "--seeds", "1", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    first = [cell for cell in told["cells"] if cell["row"] == "energy distance"]
+    assert [cell["column"] for cell in first] == ["fm-1", "fm-2", "fm-5", "fm-10", "bfq-1"]
+    assert (tmp_path / "results" / "toy-quick" / "toy.png").exists()
