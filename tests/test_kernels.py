@@ -1,5 +1,7 @@
 """Kernels compute what the plain formulas compute. They are interpreted here, so that no GPU is needed."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import optax
 import pytest
 
 from bfq.agents import learning
+from bfq.kernels import elementwise
 from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK, map_leaves
 from bfq.kernels.layers import suits
@@ -102,6 +105,18 @@ def test_every_leaf_is_changed_and_nothing_beside_it():
         np.testing.assert_allclose(plain[1][name][0], value - b[name], rtol=1e-5)
 
 
+def test_a_network_of_many_arrays_takes_more_than_one_launch(monkeypatch):
+    a = {str(k): jnp.full(k + 1, float(k)) for k in range(9)}
+    monkeypatch.setattr(elementwise, "MOST_POINTERS", 12)  # four arrays a launch, of two trees and a result
+
+    def change(x):
+        return map_leaves(lambda p, q: (p + 2 * q,), (), x, x, changed=1)
+
+    fast, plain = both_ways(change, a)
+    assert relative(fast, plain) == 0.0
+    assert _primitives(change, a).count("pallas_call[") == 3
+
+
 def test_adam_and_the_target_are_those_of_optax_and_polyak():
     params = {"w": jax.random.normal(KEY, (40, 30)), "b": jnp.zeros(30)}
     adam = optax.scale_by_adam()
@@ -135,6 +150,10 @@ def test_the_use_of_kernels_is_a_matter_of_the_device_and_of_what_is_asked(monke
         with using(half=True):
             assert use() == Use(True, 6, half=True)
     assert use() == Use(kernels=available())
+    for version, can in (("9.0", True), ("7.5", False), ("gfx942", False), ("", False)):
+        device = SimpleNamespace(platform="gpu", compute_capability=version)
+        monkeypatch.setattr(jax, "devices", lambda device=device: [device])
+        assert available() == can
     monkeypatch.setenv("BFQ_NO_KERNELS", "1")
     assert not available()
 

@@ -130,6 +130,7 @@ def test_networks_take_r_and_t_in_their_places():
     raw = ARCHITECTURES["raw_time"](KEY, 3, 2, 16, 2, 1)
     by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))
     np.testing.assert_allclose(raw(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(a(x, jnp.zeros(()), t, s), a(x, jnp.zeros(5), t, s), rtol=1e-6)
     for net in (a, raw):
         assert not np.allclose(net(x, r, t, s), net(x, t, r, s))
         assert not np.allclose(net(x, r, t, s), net(x, 0.5 * r, t, s))

@@ -1,5 +1,6 @@
 """The loop around the updates: health, checkpoints, resuming, trackers."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -198,6 +199,29 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     save_checkpoint(tmp_path, 10, tree(), {}, keep=2)
     with pytest.raises(BadInput, match="another configuration"):
         read_checkpoint(folders(tmp_path)[0], jax.eval_shape(lambda: {"a": jnp.zeros((2, 4))}))
+
+
+def test_embeddings_that_were_kept_apart_are_read_as_a_pair(tmp_path):
+    """Checkpoints of earlier versions: of every member, the embedding of t and that of r."""
+    old = {"policy": {f"embed_{time}": {"w": jnp.full((3, 4), v)} for time, v in (("t", 1.0), ("r", 2.0))}}
+    save_checkpoint(tmp_path, 10, old, {}, keep=2)
+    found = read_checkpoint(folders(tmp_path)[0], {"policy": {"embed": {"w": jnp.zeros((3, 2, 4))}}})
+    np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 0], 1.0)
+    np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 1], 2.0)
+    kept = read_checkpoint(folders(tmp_path)[0], old)  # the residual network still has two
+    assert jax.tree.structure(kept.states) == jax.tree.structure(old)
+
+
+def test_products_of_a_precision_that_is_not_here_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(BadInput, match="NVIDIA"):
+        tiny_run(precision="bfloat16")
+    with pytest.raises(BadInput, match="float16"):
+        tiny_run(precision="float16")
+    elsewhere = dataclasses.replace(tiny_run(), precision="bfloat16")
+    with pytest.raises(BadInput, match="NVIDIA"):
+        start(elsewhere, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert "--precision bfloat16" in command(elsewhere)
 
 
 def test_a_full_disk_is_said_and_the_checkpoint_before_stands(tmp_path, monkeypatch):

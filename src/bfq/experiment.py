@@ -68,6 +68,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None, quiet: b
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
     check_place(folder)
+    check_precision(run.precision)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
     for note in dataset.notes:
         say(f"note: {note}")

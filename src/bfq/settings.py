@@ -148,7 +148,10 @@ def check_precision(precision: str) -> None:
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if precision == "bfloat16" and not available():
-        raise BadInput("bfloat16 products need an NVIDIA GPU, and none is used here.")
+        raise BadInput(
+            "bfloat16 products need an NVIDIA GPU of compute capability 8 or more, and kernels, which "
+            "BFQ_NO_KERNELS=1 switches off: use float32 here."
+        )
 
 
 def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:

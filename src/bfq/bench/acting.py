@@ -21,14 +21,14 @@ def time_acting(
     # One call an action batch, as a user would make them; the loop is Python's, the noise's key stays on the
     # device, and the weights are part of the program, as in a policy that is deployed.
     @jax.jit
-    def act(key: Any) -> tuple[Any, Any]:
+    def act(key: Any, observations: Any) -> tuple[Any, Any]:
         key, mine = jax.random.split(key)
         return key, agent.act(state, observations, mine, config, acting)
 
     def work() -> Any:
         key, last = jax.random.key(2), jnp.zeros(())
         for _ in range(calls):
-            key, last = act(key)
+            key, last = act(key, observations)
         return last
 
     timing = timed(work, 5)

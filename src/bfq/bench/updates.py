@@ -81,7 +81,8 @@ def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
 def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str, Any]:
     """Microseconds an update with their spread, the compilation apart, and the share of the device's limit.
 
-    Operations and bytes are XLA's count for the compiled program, loops in an update counted once.
+    Operations and bytes are XLA's count for the compiled program: loops in an update counted once, what is
+    computed ahead of a block of updates counted with each, and kernels of our own left out.
     """
     made = compiled_program(
         agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"

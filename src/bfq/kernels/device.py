@@ -37,7 +37,8 @@ def available() -> bool:
     if os.environ.get("BFQ_NO_KERNELS") == "1":
         return False
     device = jax.devices()[0]
-    return device.platform == "gpu" and float(getattr(device, "compute_capability", "0")) >= 8.0
+    version = str(getattr(device, "compute_capability", ""))  # "9.0"; of AMD's GPUs a word
+    return device.platform == "gpu" and version.replace(".", "").isdigit() and float(version) >= 8.0
 
 
 @contextmanager

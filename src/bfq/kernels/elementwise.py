@@ -14,6 +14,7 @@ from bfq.kernels.device import use
 
 _shape: Any = jax.ShapeDtypeStruct
 BLOCK = 1024  # numbers a program of the kernel works on
+MOST_POINTERS = 400  # that a kernel is given; 4 kB of arguments always fit
 
 Formula = Callable[..., tuple[Array, ...]]  # (scalars…, numbers…) -> new numbers for the last trees
 
@@ -45,6 +46,11 @@ def _launch(
     formula: Formula, scalars: list[Array], trees: Sequence[list[Array]], dtypes: list[Any], in_place: bool
 ) -> list[list[Array]]:
     """Flat leaves of a result for each dtype; in place, they take the memory of the last trees."""
+    most = MOST_POINTERS // (len(trees) + len(dtypes))
+    if len(trees[0]) > most:
+        parts = [[tree[:most] for tree in trees], [tree[most:] for tree in trees]]
+        head, tail = (_launch(formula, scalars, part, dtypes, in_place) for part in parts)
+        return [a + b for a, b in zip(head, tail, strict=True)]
     sizes, count = [leaf.size for leaf in trees[0]], len(trees[0])
     ends = list(accumulate(-(-size // BLOCK) for size in sizes))
 

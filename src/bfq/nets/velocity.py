@@ -78,9 +78,10 @@ class EmbeddedVelocity(eqx.Module):
         """Numbers in an action."""
         return self.trunk.output.bias.shape[-1]
 
-    def code(self, r: Float[Array, "*b"], t: Float[Array, "*b"]) -> Float[Array, "*b c"]:
+    def code(self, r: Float[Array, "..."], t: Float[Array, "..."]) -> Float[Array, "*b c"]:
         """[embedding of t, embedding of r]."""
-        of_t, of_r = jax.vmap(lambda net, time: net(time))(self.embed, jnp.stack([t, r]))
+        both = jnp.stack(jnp.broadcast_arrays(t, r))
+        of_t, of_r = jax.vmap(lambda net, time: net(time))(self.embed, both)
         return jnp.concatenate([of_t, of_r], axis=-1)
 
     def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:

@@ -94,8 +94,19 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
     return Checkpoint(step, _shaped(arrays, like, folder), extra)
 
 
+def _stacked(arrays: dict[str, npt.NDArray[Any]], wanted: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """The arrays under today's names: the two embeddings of a velocity were once kept apart."""
+    for name in set(wanted) - set(arrays):
+        before = [name.replace(".embed.", f".embed_{time}.") for time in "tr"]
+        if all(old in arrays for old in before):
+            arrays = {**arrays, name: np.stack([arrays[old] for old in before], axis=1)}
+            arrays = {old: array for old, array in arrays.items() if old not in before}
+    return arrays
+
+
 def _shaped(arrays: dict[str, npt.NDArray[Any]], like: Any, folder: Path) -> Any:
     wanted = _named(like)
+    arrays = _stacked(arrays, wanted)
     fits = wanted.keys() == arrays.keys() and all(
         arrays[name].shape == leaf.shape and arrays[name].dtype == leaf.dtype for name, leaf in wanted.items()
     )

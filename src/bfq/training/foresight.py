@@ -2,8 +2,8 @@
 
 Batches, noise, times, noisy actions and learning rates do not depend on the networks. Inside the loop over
 updates each would cost small kernels of its own; ahead of it, one large kernel serves a hundred updates. The
-equations of the traced update are divided by what they depend on, so no agent has to know of it, and every
-number stays what it was.
+equations of the traced update are divided by what they depend on, so no agent has to know of it; every draw
+stays what it was, and every number to rounding.
 """
 
 import math

@@ -133,7 +133,10 @@ class Program:
         self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
 
     def cost(self) -> dict[str, float]:
-        """XLA's count of one update of all members: flops, bytes accessed, …; once it is compiled."""
+        """XLA's count for one update of all members and for what is computed ahead of a block of them.
+
+        Once it is compiled; kernels of our own count for nothing.
+        """
         return dict(self._run.cost_analysis())
 
     def __call__(
