@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
 
+import jax  # noqa: E402
+
 from bfq.agents import Spec, get_agent  # noqa: E402
 from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update  # noqa: E402
 from bfq.errors import BadInput  # noqa: E402
@@ -104,8 +106,9 @@ def points(axes: Sequence[str], agents: Sequence[str], quick: bool) -> list[Poin
 
 
 def compile_point(point: Point) -> float:
-    """Run in a process of its own; the program stays behind in the cache."""
+    """Run in a process of its own; the program stays behind in the cache, however soon it was compiled."""
     remember_compilations()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # type: ignore[no-untyped-call]
     return compile_update(*point.method(), point.sizes)
 
 
