@@ -22,18 +22,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
-
-import jax  # noqa: E402
-
-from bfq.agents import Spec, get_agent  # noqa: E402
-from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update  # noqa: E402
-from bfq.errors import BadInput  # noqa: E402
-from bfq.files import make_folder, read_json, write_bytes, write_json  # noqa: E402
-from bfq.provenance import versions  # noqa: E402
-from bfq.reporting.growth_figure import growth_figure  # noqa: E402
-from bfq.settings import compose  # noqa: E402
-from bfq.training.compiled import remember_compilations  # noqa: E402
+from bfq.agents import Spec, get_agent
+from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update
+from bfq.errors import BadInput
+from bfq.files import make_folder, read_json, write_bytes, write_json
+from bfq.provenance import versions
+from bfq.reporting.growth_figure import growth_figure
+from bfq.settings import compose
+from bfq.training.compiled import CONFIG, remember_compilations
 
 TASK = "halfcheetah-medium-v2"
 FOREVER = 10.0**6  # seconds
@@ -108,7 +104,7 @@ def points(axes: Sequence[str], agents: Sequence[str], quick: bool) -> list[Poin
 def compile_point(point: Point) -> float:
     """Run in a process of its own; the program stays behind in the cache, however soon it was compiled."""
     remember_compilations()
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # type: ignore[no-untyped-call]
+    CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return compile_update(*point.method(), point.sizes)
 
 
@@ -152,6 +148,7 @@ def short(error: BaseException) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     args = arguments(words)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
     make_folder(args.out.absolute().parent)
     remember_compilations()

@@ -21,7 +21,10 @@ SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_
 
 def transitions(n=50):
     rng = np.random.default_rng(0)
-    draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
+
+    def draw(*shape):
+        return rng.standard_normal(shape).astype(np.float32)
+
     arrays = {"observations": draw(n, 3), "actions": np.tanh(draw(n, 2)), "next_observations": draw(n, 3)}
     return {**arrays, "rewards": draw(n), "masks": np.ones(n, np.float32)}
 
@@ -95,7 +98,9 @@ def test_values_are_divided_by_what_they_depend_on():
 def test_no_network_is_needed_for_what_is_foreseen():
     """The batch, the noise, the times and the noisy actions of BFQ: all that the loop need not wait for."""
     members, rows = population("bfq"), pack(transitions())
-    one = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)  # noqa: E731
+
+    def one(tree):
+        return jax.tree.map(lambda leaf: leaf[0], tree)
 
     def update(step, member, state):
         key, config = member

@@ -1,0 +1,56 @@
+"""Whether updates with kernels are those without, on the GPU itself: tests can only interpret them.
+
+    python benchmarks/kernels_agree.py --agent bfq,fql
+
+Small networks of width 64, three members, 20 updates on made-up data, at full float32 precision; printed is
+the largest difference of any metric and of any number of the state, relative to the largest of its array.
+"""
+
+import argparse
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bfq.agents import Spec, get_agent
+from bfq.agents.agent import Agent
+from bfq.bench.compiling import compiled_program
+from bfq.bench.updates import Resized, Sizes, made_up, resize
+from bfq.settings import compose
+from bfq.training.compiled import CONFIG
+
+TASK, UPDATES, MEMBERS = "halfcheetah-medium-v2", 20, 3
+
+
+def outcome(agent: Agent, kernels: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The metrics and the numbers of the state after the updates."""
+    os.environ["BFQ_NO_KERNELS"] = "0" if kernels else "1"
+    base = compose(TASK, agent.name).config
+    config = resize(agent, base, Resized(width=64, batch=64), {"steps": 2 * UPDATES})
+    rows = made_up(Sizes(transitions=1000, spec=Spec(17, 6)), agent.needs)
+    made = compiled_program(agent, config, rows, MEMBERS, UPDATES)
+    states, metrics = made.program(made.states, rows, jnp.int32(0))
+    return tuple(
+        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)] for tree in (metrics, states)
+    )
+
+
+def difference(ours: list[np.ndarray], plain: list[np.ndarray]) -> float:
+    return max(np.abs(a - b).max() / (np.abs(b).max() + 1e-9) for a, b in zip(ours, plain, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--agent", default="bfq", metavar="NAME[,NAME…]")
+    CONFIG.update("jax_default_matmul_precision", "highest")
+    for name in parser.parse_args().agent.split(","):
+        ours, plain = (outcome(get_agent(name), kernels) for kernels in (True, False))
+        metrics, state = (difference(a, b) for a, b in zip(ours, plain, strict=True))
+        print(f"{name}: metrics {metrics:.1e}, state {state:.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
