@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check docs clean
+.PHONY: install demo test check docs tables clean
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -19,6 +19,9 @@ test: install  ## Every test.
 
 docs: install  ## The pages about the agents, from their own files.
 	$(BIN)/bfq agents --pages docs/agents
+
+tables: install  ## The README's tables, from the files in results/.
+	$(BIN)/python -m bfq.reproduction.readme README.md
 
 check: install  ## Lint, format, types, import direction.
 	$(BIN)/ruff check .

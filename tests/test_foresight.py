@@ -87,10 +87,11 @@ def test_values_are_divided_by_what_they_depend_on():
     assert {e.primitive.name for e in divided.equations[Kind.STATE]} <= {"mul", "add"}
     assert divided.private_bytes() >= 16
 
-    common = divided.common(inputs[0])
-    private = divided.private(inputs[0], inputs[1], common)
+    always = divided.always()
+    common = divided.common(inputs[0], always)
+    private = divided.private(inputs[0], inputs[1], always, common)
     expected = function(*inputs)
-    found = divided.rest(*inputs, common, private)
+    found = divided.rest(*inputs, always, common, private)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
 

@@ -13,6 +13,9 @@ from bfq.kernels import elementwise
 from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK, map_leaves
 from bfq.kernels.layers import suits
+from bfq.kernels.rounded import Rounded, rounded, without_copies
+from bfq.nets.critic import Critics
+from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.mlp import MLP
 from bfq.nets.velocity import EmbeddedVelocity, at_times
 
@@ -107,14 +110,86 @@ def test_every_leaf_is_changed_and_nothing_beside_it():
 
 def test_a_network_of_many_arrays_takes_more_than_one_launch(monkeypatch):
     a = {str(k): jnp.full(k + 1, float(k)) for k in range(9)}
-    monkeypatch.setattr(elementwise, "MOST_POINTERS", 12)  # four arrays a launch, of two trees and a result
+    monkeypatch.setattr(elementwise, "MOST_POINTERS", 24)  # four arrays a launch, of two trees and a result
 
     def change(x):
-        return map_leaves(lambda p, q: (p + 2 * q,), (), x, x, changed=1)
+        return map_leaves(lambda c, p, q: (p + c * q,), (2.0,), x, x, changed=1)
 
     fast, plain = both_ways(change, a)
     assert relative(fast, plain) == 0.0
     assert _primitives(change, a).count("pallas_call[") == 3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
+    online, target = (
+        {"w": rounded(value * jnp.ones((40, 32))), "b": value * jnp.ones(3)} for value in (1.01, 3.03)
+    )
+    target["w"] = Rounded(target["w"].full, jnp.zeros_like(target["w"].half))  # a mark: is it written anew?
+    moved, _ = both_ways(learning.towards, target, online, jnp.float32(rate))
+    expected = (1.0 - rate) * 3.03 + rate * 1.01
+    np.testing.assert_allclose(moved["w"].full, expected, rtol=1e-6)
+    np.testing.assert_allclose(moved["b"], expected, rtol=1e-6)
+    copy = jnp.bfloat16(expected) if rate else jnp.bfloat16(0.0)
+    assert (moved["w"].half == copy).all()
+
+
+def test_copies_of_weights_are_their_rounding_after_every_update():
+    """Multiplied instead of weights rounded anew, they change nothing."""
+    net, x = MLP(KEY, 5, 3, 32, 3, "mish", norm="before"), jax.random.normal(KEY, (20, 5))
+
+    def loss(network):
+        return jnp.square(network(x) - 1.0).mean(), {}
+
+    def trained(network):
+        state, target = learning.learner(network), network
+        state = state._replace(params=learning.with_copies(network))
+        target = learning.with_copies(network)
+        for _ in range(3):
+            state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2)
+        return state.params, target
+
+    with using(**INTERPRETED, half=True):
+        for carried in jax.jit(trained)(net):
+            for linear in carried.hidden:
+                assert (linear.weight.half == linear.weight.full.astype(jnp.bfloat16)).all()
+                assert linear.weight.half.dtype == jnp.bfloat16
+        carried = without_copies(jax.jit(trained)(net))
+        anew = jax.jit(lambda network: _without_copies(network, loss))(net)
+    assert relative(carried, anew) < 1e-6
+
+
+def _without_copies(network, loss):
+    state, target = learning.learner(network), network
+    for _ in range(3):
+        state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2)
+    return state.params, target
+
+
+def test_a_gradient_of_the_input_alone_needs_no_sums():
+    """Guidance: the critics judge an action, and only the action's gradient is wanted."""
+    critics = Critics(KEY, 4, 2, "clean_diffuser", 32, 2)
+    s, a = jax.random.normal(KEY, (20, 4)), jax.random.normal(KEY, (20, 2))
+    of_action = jax.grad(lambda action: critics(s, action).sum())
+    fast, plain = both_ways(of_action, a)
+    assert relative(fast, plain) < 1e-5
+    assert "added_up" not in _primitives(of_action, a)
+    of_weights = jax.grad(lambda net: net(s, a).sum())
+    fast, plain = both_ways(of_weights, critics)
+    assert relative(fast, plain) < 1e-5
+    assert "added_up" in _primitives(of_weights, critics)
+
+
+def test_one_time_is_embedded_in_one_launch():
+    embed = jax.vmap(lambda k: TimeEmbedding(k, 32, 64, 32, 100))(jax.random.split(KEY, 2))
+
+    def squares(nets, times):
+        return jnp.square(jax.vmap(lambda net, t: net(t))(nets, times)).sum()
+
+    times = jnp.array([0.25, 1.0])
+    fast, plain = both_ways(jax.value_and_grad(squares, argnums=(0, 1)), embed, times)
+    assert relative(fast, plain) < 1e-4  # of the time: its sinusoids turn a hundred times as fast
+    assert "two_layers" in _primitives(squares, embed, times)
 
 
 def test_adam_and_the_target_are_those_of_optax_and_polyak():

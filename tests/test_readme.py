@@ -8,9 +8,21 @@ from pathlib import Path
 import pytest
 
 from bfq.agents import agent_names
+from bfq.reproduction.experiments import EXPERIMENTS
+from bfq.reproduction.readme import BLOCK, rewritten
+from bfq.reproduction.readme_tables import TABLES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+
+
+def test_every_table_of_results_is_what_its_files_say():
+    """`make tables` writes them anew."""
+    assert rewritten(README, ROOT) == README, "run `make tables`"
+    marked = [found[2] for found in BLOCK.finditer(README)]
+    assert README.count("<!-- end -->") == len(marked) == len(set(marked))
+    compared = [name for name, experiment in EXPERIMENTS.items() if experiment.table]
+    assert {f"results/{name}" for name in compared} | set(TABLES) == set(marked)
 
 
 def spelled(values: list[float]) -> str:

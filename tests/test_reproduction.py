@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,13 +17,15 @@ from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
 from bfq.reporting.published import TABLES
 from bfq.reporting.runs import Row
-from bfq.reproduction import reproduce, scores, sources, speed, work
+from bfq.reproduction import reproduce, scores, sources, speed, strips, work
 from bfq.reproduction.cells import Cell, Outcome, Reading
 from bfq.reproduction.drawn import Drawn
 from bfq.reproduction.experiments import EXPERIMENTS, QUICK, Column
 from bfq.reproduction.figures import figures
 from bfq.reproduction.options import Options, chosen
 from bfq.reproduction.page import page_of
+from bfq.reproduction.redraw import redraw
+from bfq.reproduction.results import read_outcome
 from bfq.reproduction.scores import populations
 from bfq.reproduction.sources import source_of
 from bfq.reproduction.table import markdown
@@ -90,6 +93,11 @@ def test_every_score_carries_all_that_it_depends_on(finished):
     assert ours["source"]["kind"] == "embedded"
     for name in ("versions", "device", "command", "train_seconds", "config", "transforms"):
         assert ours[name]
+    assert ours["precision"] == "float32"
+    assert ours["data"]["source"]
+    assert ours["run_seconds"] > ours["train_seconds"] > 0
+    assert ours["readings"][1]["seconds"] > 0  # of evaluating once more
+    assert ours["readings"][1]["device"] == ours["device"]
 
 
 def test_a_row_without_data_is_not_filled_and_says_why(finished):
@@ -107,7 +115,7 @@ def test_the_table_has_the_numbers_of_the_result(finished):
     place = finished[0]
     text = (place / "results" / "main-quick" / "table.md").read_text()
     for cell in (cell for cell in result(place)["cells"] if cell["state"] == "done"):
-        (line,) = [line for line in text.splitlines() if line.startswith(f"| {cell['column']} |")]
+        line, _ = [line for line in text.splitlines() if line.startswith(f"| {cell['column']} |")]
         told = cell["readings"][0]["summary"]
         assert f"{told['mean']:.1f} ± {told['std']:.1f}".replace("-", "−") == line.split("|")[2].strip()
         assert told["mean"] == pytest.approx(sum(cell["readings"][0]["values"]) / 2)
@@ -127,11 +135,57 @@ def test_the_page_holds_every_figure_and_nothing_from_elsewhere(finished):
     folder = finished[0] / "results" / "main-quick"
     page = (folder / "index.html").read_text()
     pictures = list(folder.glob("*.png"))
-    assert {path.name for path in pictures} == {"scores.png", "learning_curves.png"}
+    names = {"scores.png", "learning_curves.png", "profiles.png", "frames-pendulum-mixed.png"}
+    assert {path.name for path in pictures} == names
     for path in pictures:
         assert base64.b64encode(path.read_bytes()).decode() in page
     assert not re.search(r"https?://|@import|url\(|<script|<link", page)
     assert all(source.startswith("data:image/png") for source in re.findall(r'src="(.{14})', page))
+
+
+def test_a_strip_of_the_trained_policy_is_that_of_its_run(finished):
+    folder = finished[0] / "results" / "main-quick"
+    (run,) = (finished[0] / "runs").glob("*-bfq-*")  # and not that of behaviour cloning, which came first
+    assert (folder / "frames-pendulum-mixed.png").read_bytes() == (run / "frames.png").read_bytes()
+    assert "The beginning of the first episode of bfq, seed 0" in (folder / "index.html").read_text()
+
+
+def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch):
+    """Frames that the machine of the run could not draw are drawn from its checkpoint, the same ones."""
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(work, "load_dataset", None)
+    folder = tmp_path / "results" / "main-quick"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in [*folder.glob("*.png"), *tmp_path.glob("runs/*/frames.png"), folder / "index.html"]:
+        path.unlink()
+    redraw(Path("results/main-quick"))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.parent.name for path in tmp_path.glob("runs/*/frames.png")] == [
+        path.name for path in tmp_path.glob("runs/*-bfq-*")
+    ]
+
+
+def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no display\nanywhere")
+
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(strips, "strip", refuse)
+    for path in tmp_path.rglob("frames*.png"):
+        path.unlink()
+    redraw(Path("results/main-quick"))
+    page = (tmp_path / "results" / "main-quick" / "index.html").read_text()
+    assert "pendulum-mixed, bfq: could not be drawn here: no display anywhere" in page
+    assert not list(tmp_path.rglob("frames*.png"))
+
+
+def test_an_outcome_survives_its_file(finished):
+    folder = finished[0] / "results" / "main-quick"
+    assert markdown(read_outcome(folder)) == (folder / "table.md").read_text()
+    with pytest.raises(BadInput, match="not what `bfq reproduce` writes"):
+        read_outcome(Path(__file__).parent.parent / "results" / "halfcheetah-mini")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -149,7 +203,7 @@ def test_a_browser_shows_the_page(finished, tmp_path):
     )
     assert "CONSOLE" not in told.stderr
     (widths,) = re.findall(r'data-widths="([^"]+)"', told.stdout)
-    assert len(widths.split(",")) == 2
+    assert len(widths.split(",")) == 4
     assert all(int(width) > 0 for width in widths.split(","))
     (width,) = re.findall(r'data-wide="(\d+)"', told.stdout)
     assert int(width) <= 500  # nothing sticks out of a narrow screen
@@ -215,7 +269,11 @@ def test_the_values_of_a_grid_train_as_one_population(tmp_path, monkeypatch):
         assert [m["overrides"]["boundary_ratio"] for m in cell["members"]] == [float(cell["column"])] * 2
     means = [cell["readings"][0]["summary"]["mean"] for cell in cells]
     assert len(set(means)) == 5
-    assert (tmp_path / "results" / "lambda-quick" / "ablation.png").exists()
+    folder = tmp_path / "results" / "lambda-quick"
+    assert (folder / "ablation.png").exists()
+    first = json.loads((run / "result.json").read_text())["members"][0]  # the one that is seen at work
+    assert first == {"seed": 0, "overrides": {"boundary_ratio": 1.0}}
+    assert "The beginning of the first episode of λ = 1, seed 0" in (folder / "index.html").read_text()
 
 
 def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from scipy import stats
 from bfq.reporting.statistics import (
     mean_over_tasks,
     performance_profile,
+    pooled_interquartile_mean,
     probability_of_improvement,
     stratified_bootstrap,
     summarise,
@@ -142,10 +143,19 @@ def test_a_seed_repeats_the_draws_and_another_does_not():
     assert not np.array_equal(bands[0], bands[2])
 
 
+def test_the_pooled_interquartile_mean_is_of_all_seeds_and_drawn_within_tasks():
+    scores = {"a": [1.0, 2.0, 3.0, 50.0], "b": [4.0, 5.0, 6.0, -50.0]}
+    value, interval = pooled_interquartile_mean(scores)
+    assert value == pytest.approx(stats.trim_mean([*scores["a"], *scores["b"]], 0.25)) == 3.5
+    assert interval == stratified_bootstrap(list(scores.values()))
+    assert pooled_interquartile_mean({"a": [1.0] * 3, "b": [5.0] * 3}).interval == (3.0, 3.0)
+
+
 def test_one_seed_says_nothing_of_spread():
     one, many = {"a": [1.0], "b": [2.0, 3.0]}, {"a": [0.0, 2.0], "b": [1.0, 1.0]}
     assert mean_over_tasks(one) == (1.75, None)
     assert performance_profile(one, [1.5]).band is None
+    assert pooled_interquartile_mean(one) == (2.0, None)
     assert probability_of_improvement(one, many) == (0.75, None)
     assert probability_of_improvement(many, one) == (0.25, None)
 
@@ -156,6 +166,7 @@ def test_one_seed_says_nothing_of_spread():
 def test_what_cannot_be_said_is_refused(scores, words):
     for ask in (
         mean_over_tasks,
+        pooled_interquartile_mean,
         lambda x: performance_profile(x, [0.0]),
         lambda x: probability_of_improvement(x, x),
     ):

@@ -10,6 +10,9 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bfq.kernels.elementwise import map_leaves
+from bfq.kernels.rounded import rounded
+from bfq.nets.embeddings import TimeEmbedding
+from bfq.nets.mlp import MLP
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
@@ -31,6 +34,23 @@ class Learner(NamedTuple):
 def learner(params: Any) -> Learner:
     """Begins the optimisation of `params`."""
     return Learner(params, _adam.init(params))
+
+
+def with_copies(state: T) -> T:
+    """The state with weights that carry their bfloat16 copies, where kernels multiply them.
+
+    Moments are left alone: nothing multiplies by them.
+    """
+
+    def copied(node: Any) -> Any:
+        if isinstance(node, MLP):
+            return eqx.tree_at(lambda net: [linear.weight for linear in net.hidden], node, replace_fn=rounded)
+        if isinstance(node, TimeEmbedding):
+            return eqx.tree_at(lambda net: net.first.weight, node, replace_fn=rounded)
+        return node
+
+    kinds = (MLP, TimeEmbedding, optax.ScaleByAdamState)
+    return jax.tree.map(copied, state, is_leaf=lambda node: isinstance(node, kinds))
 
 
 def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[Array, ""]:
@@ -103,7 +123,8 @@ def _adam_step(
         p = p - rate * (direction + weight_decay * p if weight_decay else direction)
         return p, mu, nu, *((1.0 - rho) * t + rho * p for rho, t in zip(rhos, targets, strict=True))
 
-    params, mu, nu, *moved = map_leaves(step, scalars, gradient, *old, changed=len(old))
+    moved_by = [None, None, None, *range(3, len(scalars))]
+    params, mu, nu, *moved = map_leaves(step, scalars, gradient, *old, changed=len(old), moved_by=moved_by)
     return Learner(params, optax.ScaleByAdamState(count, mu, nu)), moved
 
 
@@ -120,7 +141,7 @@ def towards(target: T, online: T, rate: Number) -> T:
     def closer(rho: Array, b: Array, a: Array) -> tuple[Array]:
         return ((1.0 - rho) * a + rho * b,)
 
-    return map_leaves(closer, (rate,), online, target, changed=1)[0]
+    return map_leaves(closer, (rate,), online, target, changed=1, moved_by=[0])[0]
 
 
 def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:

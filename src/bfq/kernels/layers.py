@@ -2,7 +2,8 @@
 
     forward   z_l = h_{l−1} W_l,   h_l = f_l(z_l + b_l; …)
     backward  δ_l = f_l′(z_l + b_l; …) · ∂h_l,   ∂h_{l−1} = δ_l W_lᵀ,   ∂W_l = h_{l−1}ᵀ δ_l,
-              and ∂b_l and the norm's own as sums over rows, of all layers in one launch
+              and ∂b_l and the norm's own as sums over rows, of all layers in one launch,
+              unless ∂x alone is asked for
 
 A program of a kernel keeps some whole rows on the chip. XLA would read and write them several times, and its
 gradient of a layer norm takes ten times as long. The products are XLA's: TF32, or bfloat16 with float32 sums,
@@ -11,7 +12,7 @@ for which z, h and δ are also stored in half the bytes.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,51 +21,76 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
-from bfq.kernels.elementwise import halved
+from bfq.kernels.rounded import Rounded, Weight, full, half, is_rounded, suitable
 
 _shape: Any = jax.ShapeDtypeStruct
 Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do
 Parameters = tuple[Float[Array, " o"], ...]  # b, and those of f
-WIDEST = 1024  # numbers of a row that fit on the chip
 TALL, WIDE = 64, 64  # of the pieces in which sums over rows are added up
 
 
 def suits(x: Float[Array, "r i"], width: int) -> bool:
-    """Whether the kernels can do it: many rows, and a width that is a power of two and not too large."""
-    return x.ndim == 2 and len(x) >= 16 and 16 <= width <= WIDEST and width & (width - 1) == 0
+    """Whether the kernels can do it: many rows of a suitable width."""
+    return x.ndim == 2 and len(x) >= 16 and suitable(width)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def layers(
     finishes: tuple[Finish, ...],
     x: Float[Array, "r i"],
-    weights: tuple[Float[Array, "i o"], ...],
+    weights: tuple[Weight, ...],
     parameters: tuple[Parameters, ...],
 ) -> Float[Array, "r o"]:
     """h_L, from h_0 = x."""
-    return _forward(finishes, x, weights, parameters)[0]
+    return _forward(finishes, x, weights, parameters)[-1][-1]
 
 
-def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any) -> tuple[Array, Any]:
-    multiplied = halved(weights) if use().half else list(weights)
-    inputs, products = [x], []
+def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any) -> tuple[Any, ...]:
+    """W_l as they are multiplied, z_l, and h_l from h_0 on."""
+    multiplied = [half(weight) if use().half else full(weight) for weight in weights]
+    products, outputs = [], [x]
     for finish, weight, told in zip(finishes, multiplied, parameters, strict=True):
-        products.append(_product(inputs[-1], weight, use().dtype))
-        inputs.append(_finished(finish, products[-1], told))
-    return inputs[-1], (inputs[:-1], products, multiplied, parameters)
+        products.append(_product(outputs[-1], weight, use().dtype))
+        outputs.append(_finished(finish, products[-1], told))
+    return multiplied, products, outputs
+
+
+def _remembered(finishes: tuple[Finish, ...], *inputs: Any) -> tuple[Array, Any]:
+    """h_L and what the gradient needs; JAX tells of every input whether its gradient is asked for."""
+    x, weights, parameters = jax.tree.map(lambda told: told.value, inputs)
+    multiplied, products, outputs = _forward(finishes, x, weights, parameters)
+    learns = any(told.perturbed for told in jax.tree.leaves(inputs[1:]))
+    copies = [is_rounded(weight) for weight in weights]
+    asked = _Asked(learns, tuple(copies))
+    return outputs[-1], (asked, (outputs[:-1], products, multiplied, parameters))
+
+
+@jax.tree_util.register_static
+class _Asked(NamedTuple):
+    """What is known of a gradient before it is computed."""
+
+    learns: bool  # whether the weights' own is asked for, not that of x alone
+    copies: tuple[bool, ...]  # which weights have a bfloat16 copy, whose gradient is 0
 
 
 def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r o"]) -> tuple[Any, ...]:
+    asked, values = saved
     gradients, sums = [], []
-    for finish, x, z, weight, told in reversed(list(zip(finishes, *saved, strict=True))):
-        delta, *parts = _gradient(finish, z, told, upstream)
+    for finish, x, z, weight, told in reversed(list(zip(finishes, *values, strict=True))):
+        delta, *parts = _gradient(finish, z, told, upstream, asked.learns)
         upstream = _product(delta, weight.T, x.dtype)
         gradients.append(_product(x.T, delta, jnp.float32))
         sums.append(parts)
-    return upstream, tuple(reversed(gradients)), tuple(reversed(_added_up(sums)))
+    if not asked.learns:
+        return upstream, None, None
+    wrapped = tuple(
+        Rounded(gradient, jnp.zeros_like(gradient, jnp.bfloat16)) if copy else gradient
+        for gradient, copy in zip(reversed(gradients), asked.copies, strict=True)
+    )
+    return upstream, wrapped, tuple(reversed(_added_up(sums)))
 
 
-layers.defvjp(_forward, _backward)
+layers.defvjp(_remembered, _backward, symbolic_zeros=True)
 
 
 def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) -> Float[Array, "r o"]:
@@ -82,8 +108,8 @@ def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) ->
     return _launch(kernel, shapes, (pl.cdiv(len(z), rows),), "finish")(z, *parameters)[0]
 
 
-def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array) -> list[Array]:
-    """δ, and the gradients of b and the other parameters, summed over the rows of each program."""
+def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array, learns: bool) -> list[Array]:
+    """δ and, if asked for, the gradients of b and the other parameters, summed over each program's rows."""
     rows, count = _rows(*z.shape), len(parameters)
     tiles = pl.cdiv(len(z), rows)
 
@@ -97,10 +123,12 @@ def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array)
         )
         delta, *sums = pull(_load(up_ref.at[place], inside))
         triton.store(delta_ref.at[place], delta.astype(delta_ref.dtype), mask=inside)
-        for ref, value in zip(sum_refs, sums, strict=True):
-            ref[pl.program_id(0)] = value
+        if learns:
+            for ref, value in zip(sum_refs, sums, strict=True):
+                ref[pl.program_id(0)] = value
 
-    shapes = [_shape(z.shape, use().dtype), *(_shape((tiles, z.shape[1]), jnp.float32) for _ in parameters)]
+    sums = [_shape((tiles, z.shape[1]), jnp.float32) for _ in parameters] if learns else []
+    shapes = [_shape(z.shape, use().dtype), *sums]
     return _launch(kernel, shapes, (tiles,), "finish_gradient")(z, upstream, *parameters)
 
 

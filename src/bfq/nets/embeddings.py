@@ -7,7 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import Linear
+from bfq.kernels.device import use
+from bfq.kernels.one_row import fits, two_layers
+from bfq.kernels.rounded import full
+from bfq.nets.layers import ACTIVATIONS, Linear
 from bfq.nets.mlp import hidden_layers
 
 
@@ -60,4 +63,7 @@ class TimeEmbedding(eqx.Module):
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
         """Embeds each time."""
         code = CODES[self.code](t * self.scale, self.dim)
+        layers = (full(self.first.weight), self.first.bias), (self.second.weight, self.second.bias)
+        if use().kernels and t.ndim == 0 and fits(layers[0][0], layers[1][0]):
+            return two_layers(ACTIVATIONS[self.activation], code, *layers)
         return self.second(hidden_layers((self.first,), (self.activation,), (), "none", code))

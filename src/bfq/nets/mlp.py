@@ -62,8 +62,8 @@ class Finish(NamedTuple):
     norm: str
     epsilon: float
 
-    def __call__(self, z: Float[Array, "*b o"], *norm: Float[Array, " o"]) -> Float[Array, "*b o"]:
-        """F(z), with the scale and the shift of the norm if there is one."""
+    def __call__(self, z: Float[Array, "*b o"], *norm: Float[Array, "... o"]) -> Float[Array, "*b o"]:
+        """F(z), with the scale and the shift of the norm if there is one, for all rows or for each."""
         z = normalised(z, self.epsilon, *norm) if self.norm == "before" else z
         h = ACTIVATIONS[self.activation](z)
         return normalised(h, self.epsilon, *norm) if self.norm == "after" else h

@@ -92,7 +92,7 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
         tag("h3", table.title),
         *_scores(table),
         *figure("Scores", score_figure([run]) if compares([run]) else None, SCORES),
-        *figure("The policy at work", run.frames, FRAMES),
+        *figure("The policy at work", run.frames, FRAMES, photo=True),
         *figure("Learning curves", learning_curves(run), CURVES),
         *figure("Training", losses(run), LOSSES),
         tag("h3", "How it was evaluated"),
@@ -124,13 +124,14 @@ def facts(values: Mapping[str, str]) -> Markup:
     return tag("table", tag("tbody", *rows), class_="facts")
 
 
-def figure(title: str, png: bytes | None, caption: str) -> list[Markup]:
+def figure(title: str, png: bytes | None, caption: str, photo: bool = False) -> list[Markup]:
     """A picture under its title, with words beneath; nothing where there is none."""
     if png is None:
         return []
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     image = tag("img", src=source, alt=f"{title}. {caption}")
-    return [tag("h3", title), tag("figure", image, tag("figcaption", caption))]
+    kind = {"class_": "photo"} if photo else {}
+    return [tag("h3", title), tag("figure", image, tag("figcaption", caption), **kind)]
 
 
 def _shown(row: ScoreRow) -> tuple[str, Summary | None]:
@@ -188,8 +189,7 @@ def _over_tasks(methods: Sequence[Aggregate]) -> list[Markup]:
     if not methods:
         return []
     told = {
-        f"{each.name}, {each.tasks} tasks": f"{number_text(each.mean, 1)} "
-        f"[{number_text(each.interval.low, 1)}, {number_text(each.interval.high, 1)}]"
+        f"{each.name}, {each.tasks} tasks": each.text
         for each in sorted(methods, key=lambda each: each.mean, reverse=True)
     }
     return [tag("h3", "Over tasks"), facts(told), tag("p", POOLED, class_="quiet small")]

@@ -19,7 +19,6 @@ from bfq.reporting.tables import (
     interval_text,
     markdown_lines,
     mean_text,
-    number_text,
     ranged,
     seconds_text,
     seeds_text,
@@ -79,16 +78,8 @@ def _over_tasks(runs: Sequence[Run]) -> list[str]:
     methods = sorted(aggregates(runs), key=lambda each: each.mean, reverse=True)
     if not methods:
         return []
-    rows = [
-        (
-            escaped(each.name),
-            number_text(each.mean, 1),
-            f"[{number_text(each.interval.low, 1)}, {number_text(each.interval.high, 1)}]",
-            str(each.tasks),
-        )
-        for each in methods
-    ]
-    lines = markdown_lines(("", "normalised", "95% interval", "tasks"), rows)
+    rows = [(escaped(each.name), escaped(each.text), str(each.tasks)) for each in methods]
+    lines = markdown_lines(("", "normalised [95% interval]", "tasks"), rows)
     return ["\n".join(["## Over tasks", "", *lines, "", POOLED, ""])]
 
 

@@ -9,13 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bfq.reporting.runs import Group, Run
-from bfq.reporting.statistics import (
-    Interval,
-    Summary,
-    interquartile_mean,
-    stratified_bootstrap,
-    summarise,
-)
+from bfq.reporting.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarise
 
 ABSENT = "–"
 UNITS = {"normalized": "normalised score", "return": "return"}
@@ -62,7 +56,12 @@ class Aggregate:
     name: str
     tasks: int
     mean: float  # interquartile, of the normalised scores of all seeds of all tasks
-    interval: Interval
+    interval: Interval | None  # None where a task has one seed
+
+    @property
+    def text(self) -> str:
+        """The mean with its interval."""
+        return estimate_text(Estimate(self.mean, self.interval))
 
 
 def score_table(run: Run) -> ScoreTable:
@@ -93,7 +92,11 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
             values = run.scored("normalized", group)
             if values:
                 pools.setdefault(f"{run.title} {group.label}".strip(), {}).setdefault(run.task, values)
-    return [_aggregate(name, list(tasks.values())) for name, tasks in pools.items() if len(tasks) > 1]
+    return [
+        Aggregate(name, len(tasks), *pooled_interquartile_mean(tasks))
+        for name, tasks in pools.items()
+        if len(tasks) > 1
+    ]
 
 
 def rich_table(run: Run) -> Table:
@@ -185,6 +188,13 @@ def interval_text(summary: Summary | None, unit: str) -> str:
     return f"[{low}, {high}]"
 
 
+def estimate_text(estimate: Estimate, digits: int = 1) -> str:
+    """A number over tasks, with its interval where there is one."""
+    value, interval = estimate
+    ends = [number_text(end, digits) for end in interval or ()]
+    return number_text(value, digits) + (f" [{', '.join(ends)}]" if ends else "")
+
+
 def seeds_text(row: ScoreRow) -> str:
     """How many seeds, and how many of them have a score where some have none."""
     if row.seeds is None:
@@ -264,11 +274,6 @@ def agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
 def _summary(run: Run, name: str, group: Group) -> Summary | None:
     values = run.scored(name, group)
     return summarise(values) if values else None
-
-
-def _aggregate(name: str, tasks: list[list[float]]) -> Aggregate:
-    pooled = [value for values in tasks for value in values]
-    return Aggregate(name, len(tasks), interquartile_mean(pooled), stratified_bootstrap(tasks))
 
 
 def _record(summary: Summary | None) -> dict[str, Any] | None:

@@ -94,6 +94,11 @@ class Outcome:
         return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
 
     @property
+    def foremost(self) -> str:
+        """The column that the experiment is about: BFQ's, else the first."""
+        return "bfq" if "bfq" in self.columns else next(iter(self.columns), "")
+
+    @property
     def failed(self) -> list[Cell]:
         """What was tried in vain."""
         return [cell for cell in self.cells if cell.state == "failed"]

@@ -10,3 +10,4 @@ class Drawn(NamedTuple):
     title: str
     png: bytes
     caption: str
+    photo: bool = False  # frames of a simulator, whose colours are their own on a dark page too

@@ -47,6 +47,10 @@ class Experiment:
         """The title of everything about it, short enough for a figure."""
         return self.entitled(self.title)
 
+    def named(self, column: str) -> str:
+        """A column as one says it: λ = 0.5."""
+        return f"{self.symbol} = {column}" if self.symbol else column
+
     def entitled(self, title: str) -> str:
         """A title of something about it, which says so if it is but a quick run."""
         return f"{title} ({QUICK})" if self.quick else title

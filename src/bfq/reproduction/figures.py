@@ -9,6 +9,8 @@ from bfq.reporting import prose
 from bfq.reporting.ablation_figure import settings_figure, sweep_figure
 from bfq.reporting.figures import learning_curves
 from bfq.reporting.html import SCORES
+from bfq.reporting.legend import Colours, method_colours
+from bfq.reporting.profile_figure import profile_figure
 from bfq.reporting.radar_figure import radar_figure
 from bfq.reporting.runs import Member, Run, read_run
 from bfq.reporting.score_figure import score_figure
@@ -16,15 +18,20 @@ from bfq.reproduction.cells import Cell, Outcome
 from bfq.reproduction.drawn import Drawn
 from bfq.reproduction.experiments import QUICK
 from bfq.reproduction.frequency import frequency_and_score
+from bfq.reproduction.together import common
 
 K = TypeVar("K")
 SCORE = "normalised score"
 FEW = 4  # columns that can be bars beside each other
 MOST = 6  # methods in one round
 SWEEP = "Line: mean over seeds, with a band of one standard deviation and a dot a seed. Dashed: the paper's."
-BARS = "Bar: mean over seeds, with one standard deviation and a dot a seed. Dashed: the paper's."
+BARS = "Bar: mean over seeds, with one standard deviation and a dot a seed. Hollow: the paper's."
 STEPS = "Against the inner steps of a method. Dashed: the paper's, on its own machine."
 CURVES = "Mean over seeds with its 95% interval, along training. Dashed: the data itself."
+PROFILES = (
+    "The share of runs, a run being a seed of a row, that score above τ: the higher a line, the better. "
+    "Rows: {}."
+)
 RADAR = "An axis a task, from 0 to the best of all at the rim. Dashed: the paper's BFQ."
 
 
@@ -39,16 +46,19 @@ def figures(outcome: Outcome, results: Path) -> list[Drawn]:
 
 def _scores(outcome: Outcome) -> list[Drawn]:
     runs = [_entitled(read_run(Path(folder)), folder, outcome) for folder in outcome.folders]
+    runs.sort(key=lambda run: run.agent != outcome.foremost)
+    # Figures of runs colour them in their order; the others get the same colours, and no two one.
+    colours = method_colours(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
     if outcome.experiment.symbol:
         first = _sweep(outcome)
     elif len(outcome.columns) <= FEW:
-        first = _settings(outcome)
+        first = _settings(outcome, colours)
     else:
         first = _standings(outcome, runs)
     curves = learning_curves(*runs) if runs else None
     title = outcome.experiment.entitled("Learning curves")
     last = [Drawn("learning_curves.png", title, curves, CURVES)] if curves else []
-    return [*([first] if first else []), *_radar(outcome), *last]
+    return [*([first] if first else []), *_radar(outcome, colours), *_profiles(outcome, colours), *last]
 
 
 def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:
@@ -102,12 +112,12 @@ def _sweep(outcome: Outcome) -> Drawn | None:
     return Drawn("ablation.png", title, picture, SWEEP) if picture else None
 
 
-def _settings(outcome: Outcome) -> Drawn | None:
+def _settings(outcome: Outcome, colours: Colours) -> Drawn | None:
     rows = _scored(outcome)
     panels = {row: {c.column: _values(c) for c in cells} for row, cells in rows.items()}
     paper = {row: _printed(outcome, cells) for row, cells in rows.items()}
     title = outcome.experiment.heading
-    picture = settings_figure(panels, title, SCORE, _some(paper))
+    picture = settings_figure(panels, title, SCORE, _some(paper), colours)
     return Drawn("scores.png", title, picture, BARS) if picture else None
 
 
@@ -116,7 +126,19 @@ def _some(paper: dict[str, dict[K, float]]) -> dict[str, dict[K, float]] | None:
     return paper if any(paper.values()) else None
 
 
-def _radar(outcome: Outcome) -> list[Drawn]:
+def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
+    """How the runs of each method are distributed, over the rows that all methods have."""
+    methods = common(outcome)
+    if not methods:
+        return []
+    named = {outcome.experiment.named(column): scores for column, scores in methods.items()}
+    title = outcome.experiment.entitled("Performance profiles")
+    picture = profile_figure(named, title, SCORE, colours)
+    caption = PROFILES.format(", ".join(next(iter(methods.values()))))
+    return [Drawn("profiles.png", title, picture, caption)] if picture else []
+
+
+def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     """Many tasks in one round: BFQ, and the best of the others."""
     rows = _scored(outcome)
     if outcome.experiment.symbol or not rows:
@@ -130,7 +152,8 @@ def _radar(outcome: Outcome) -> list[Drawn]:
     ranked = sorted(ours, key=lambda name: (name != "bfq", -fmean(ours[name].values())))
     first = {name: ours[name] for name in ranked[:MOST]}
     title = outcome.experiment.heading
-    picture = radar_figure(first, title, SCORE, {"bfq": paper} if paper and "bfq" in ours else None)
+    printed = {"bfq": paper} if paper and "bfq" in ours else None
+    picture = radar_figure(first, title, SCORE, printed, colours)
     return [Drawn("radar.png", title, picture, RADAR)] if picture else []
 
 

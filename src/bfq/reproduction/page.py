@@ -11,13 +11,15 @@ from bfq.reporting.tables import ABSENT
 from bfq.reproduction.cells import Cell, Outcome
 from bfq.reproduction.drawn import Drawn
 from bfq.reproduction.table import (
-    CAPTIONS,
     LEFT_OUT,
+    TOGETHER,
     Brief,
     Footnotes,
     Line,
     Section,
+    caption,
     left_out,
+    over_rows,
     overview,
     overview_words,
     sections,
@@ -44,8 +46,8 @@ WARNING = "This is a quick run: few updates, few episodes, small tasks. It is co
 COLOURS = "Green: better than the paper by more than 2 points (times: 5%). Orange: worse. Grey: neither."
 
 
-def page_of(outcome: Outcome, drawn: Sequence[Drawn]) -> str:
-    """A page with the tables, the pictures, and where everything comes from."""
+def page_of(outcome: Outcome, drawn: Sequence[Drawn], missing: Sequence[str] = ()) -> str:
+    """A page with the tables, the pictures (and why some are missing), and where everything comes from."""
     title, notes = outcome.experiment.heading, Footnotes(outcome)
     return page(
         title,
@@ -56,10 +58,12 @@ def page_of(outcome: Outcome, drawn: Sequence[Drawn]) -> str:
         *_overview(outcome),
         *_sections(sections(outcome, notes)),
         tag("p", _caption(outcome), class_="quiet small"),
+        *_over_rows(outcome),
         *_list("Rows that cannot be filled", unfilled(outcome)),
         *_list(LEFT_OUT, left_out(outcome)),
         *_list("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed]),
-        *(part for each in drawn for part in figure(each.title, each.png, each.caption)),
+        *(part for each in drawn for part in figure(each.title, each.png, each.caption, each.photo)),
+        *_list("Policies at work that could not be drawn", missing),
         *_list("The paper's numbers", notes.general),
         *_list("Notes on single numbers", notes.texts, "ol"),
         *_provenance(outcome),
@@ -68,7 +72,30 @@ def page_of(outcome: Outcome, drawn: Sequence[Drawn]) -> str:
 
 def _caption(outcome: Outcome) -> str:
     coloured = any(outcome.verdict(cell) for cell in outcome.cells)
-    return CAPTIONS[outcome.experiment.kind] + (f" {COLOURS}" if coloured else "")
+    return caption(outcome) + (f" {COLOURS}" if coloured else "")
+
+
+def _over_rows(outcome: Outcome) -> list[Markup]:
+    """All methods over the rows that all of them have."""
+    whole = over_rows(outcome)
+    if whole is None:
+        return []
+    head, lines, words = whole
+    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in ("", *head))))
+    body = [
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            *(tag("td", cell, data_label=label) for label, cell in zip(head, cells, strict=True)),
+        )
+        for name, *cells in lines
+    ]
+    table = tag("table", top, tag("tbody", *body), class_="scores")
+    return [
+        tag("h3", outcome.experiment.entitled(TOGETHER)),
+        table,
+        tag("p", words, class_="quiet small"),
+    ]
 
 
 def _overview(outcome: Outcome) -> list[Markup]:

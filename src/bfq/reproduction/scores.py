@@ -1,12 +1,14 @@
 """Cells that are scores: one population a task, agent and structure, with few and with many candidates."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import jax
 import numpy as np
 
 from bfq.agents.agent import get_agent, numeric_fields
@@ -14,7 +16,9 @@ from bfq.data.catalog import TASKS
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.reporting.runs import read_run
+from bfq.reproduction import successes
 from bfq.reproduction.cells import Cell, Reading, empty
+from bfq.reproduction.clock import clocked, seconds
 from bfq.reproduction.experiments import Column, Experiment
 from bfq.reproduction.sources import Source, at_hand
 from bfq.reproduction.work import Bench, Work, place
@@ -76,7 +80,8 @@ class Training:
         if not (folder / "config.json").exists():
             start(self.run, folder, dataset)
         with locked(folder):
-            result = execute(folder, dataset, (), bench.quiet)
+            with clocked(folder):
+                result = execute(folder, dataset, (), bench.quiet)
             return [self._cell(column, folder, result, bench) for column in self.columns]
 
     def _cell(self, column: Column, folder: Path, result: dict[str, Any], bench: Bench) -> Cell:
@@ -90,8 +95,14 @@ class Training:
         why = f"diverged: no score of seed {', '.join(map(str, lost))}." if lost else ""
         kept = {name: result[name] for name in KEPT}
         members = [result["members"][k] for k in places]
-        provenance = {**kept, "members": members, "run": str(folder), "source": self.source._asdict()}
-        unit = "success in %" if self.run.metric == "success" else "normalised score"
+        provenance = {
+            **kept,
+            "run_seconds": seconds(folder),  # with compiling and with the evaluations along the way
+            "members": members,
+            "run": str(folder),
+            "source": self.source._asdict(),
+        }
+        unit = successes.UNIT if self.run.metric == "success" else "normalised score"
         state = "failed" if lost else "done"
         return Cell(self.row, column.label, state, why, unit, readings, provenance)
 
@@ -181,9 +192,11 @@ def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], benc
     )
     if not path.exists():
         make_folder(path.parent)
+        began = time.monotonic()
         found = bench.tools.evaluate(folder, **protocol)
+        spent = {"seconds": time.monotonic() - began, "device": jax.devices()[0].device_kind}
         scores = {k: jsonable(np.asarray(v, float)) for k, v in found["scores"].items() if v is not None}
-        write_json(path, {"protocol": found["protocol"], "scores": scores})
+        write_json(path, {"protocol": found["protocol"], "scores": scores, **spent})
     kept: dict[str, Any] = read_json(path)
     return kept
 
@@ -192,4 +205,5 @@ def _reading(scored: dict[str, Any], places: Sequence[int]) -> Reading:
     scores = {name: [v[k] for k in places] for name, v in scored["scores"].items() if v is not None}
     values = scores.get("normalized") or [None] * len(places)
     candidates = scored["protocol"]["candidates"]
-    return Reading(f"N = {candidates}", tuple(values), {"protocol": scored["protocol"], "scores": scores})
+    rest = {name: value for name, value in scored.items() if name != "scores"}
+    return Reading(f"N = {candidates}", tuple(values), {**rest, "scores": scores})

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bfq.reporting.published import Figure
+from bfq.reporting.standing_tables import POOLED
 from bfq.reporting.statistics import Summary
-from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text
+from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text
+from bfq.reproduction import successes
 from bfq.reproduction.cells import Average, Cell, Outcome, Reading
+from bfq.reproduction.together import Standing, Together, together
 
 LEFT_OUT = "The paper's rows that were not asked for"
 OVERVIEW = "Ours, and in brackets the paper's; its averages are those of its rows."
@@ -18,6 +21,17 @@ CAPTIONS = {
     "speed": "Ours: mean ± standard deviation over the sizes of the robots. Difference: ours − the paper's.",
     "toy": "Mean ± standard deviation over seeds.",
 }
+
+
+TOGETHER = "All methods over the same rows"
+OVER_ROWS = (
+    "Over the rows in which every seed of every method has a score ({}). Mean: of the rows' means, with a "
+    f"95% interval by Student's t after Welch and Satterthwaite. {POOLED}"
+)
+IMPROVEMENT = (
+    "Last column: how likely a run of {} scores above one of the method, with a 95% stratified bootstrap "
+    "interval; 0.5 is no difference."
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,30 @@ def overview(outcome: Outcome) -> list[tuple[str, list[Brief]]]:
     return rows + [(name, [_average(means.get((name, c))) for c in outcome.columns]) for name in names]
 
 
+def caption(outcome: Outcome) -> str:
+    """How to read the tables of the rows."""
+    counted = any(successes.pooled(cell) for cell in outcome.cells)
+    return CAPTIONS[outcome.experiment.kind] + (f" {successes.WORDS}" if counted else "")
+
+
+def over_rows(outcome: Outcome) -> tuple[list[str], list[list[str]], str] | None:
+    """What the rows say together: the heads of a table, its lines, and how to read it."""
+    found = together(outcome)
+    if found is None:
+        return None
+    last = [f"{found.foremost} is better"] if found.foremost else []
+    head = ["mean", "interquartile mean", *last]
+    words = OVER_ROWS.format(", ".join(found.rows))
+    words += f" {IMPROVEMENT.format(found.foremost)}" if found.foremost else ""
+    return head, [_over_rows(outcome, found, each) for each in found.standings], words
+
+
+def _over_rows(outcome: Outcome, found: Together, each: Standing) -> list[str]:
+    cells = [estimate_text(each.mean), estimate_text(each.interquartile_mean)]
+    better = [estimate_text(each.improvement, 2) if each.improvement else ABSENT] if found.foremost else []
+    return [outcome.experiment.named(each.column), *cells, *better]
+
+
 def overview_words(outcome: Outcome) -> str:
     """What stands in the overview."""
     return OVERVIEW if outcome.experiment.table else OURS
@@ -128,7 +166,11 @@ def markdown(outcome: Outcome) -> str:
         parts += [f"## {escaped(section.title)}", *([escaped(section.words)] if section.words else [])]
         lines = [_markdown(line, section.head) for line in section.lines]
         parts.append("\n".join(markdown_lines(("", *section.head), lines)))
-    parts += [CAPTIONS[outcome.experiment.kind]]
+    parts += [caption(outcome)]
+    if whole := over_rows(outcome):
+        head, lines, words = whole
+        lines = [[escaped(cell) for cell in line] for line in lines]
+        parts += [f"## {TOGETHER}", "\n".join(markdown_lines(("", *head), lines)), escaped(words)]
     parts += _listed("Rows that cannot be filled", unfilled(outcome))
     parts += _listed(LEFT_OUT, left_out(outcome))
     parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
@@ -168,8 +210,7 @@ def _order(name: str) -> tuple[bool, int]:
 
 
 def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) -> Line:
-    symbol = outcome.experiment.symbol
-    name = f"{symbol} = {cell.column}" if symbol else cell.column
+    name = outcome.experiment.named(cell.column)
     if cell.ours is None:
         return Line(name, {}, "", f"{cell.state}: {cell.why}")
     printed, difference = outcome.paper(cell), outcome.difference(cell)
@@ -179,6 +220,7 @@ def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) 
         "paper": f"{as_printed(printed, cell.unit)}{notes.marks(cell)}" if printed else ABSENT,
         "difference": signed(difference, cell.unit),
         **{each: _reading(by_name.get(each), cell.unit) for each in extra},
+        "successes": counted.text if (counted := successes.pooled(cell)) else ABSENT,
         **dict(zip(("n", "updates"), cell.spent, strict=True)),
     }
     return Line(name, shown, outcome.verdict(cell), "")

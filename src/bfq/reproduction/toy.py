@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.reproduction.cells import Cell, Reading
 from bfq.reproduction.experiments import QUICK, Experiment
@@ -69,11 +71,18 @@ class Board:
             words = QUICK if self.experiment.quick else ""
             record, picture = bench.tools.checkerboard(self._seeds, self._epochs, words)
             write_bytes(folder / "toy.png", picture)
-            write_json(folder / "result.json", record)
+            write_json(folder / "result.json", {**record, "device": jax.devices()[0].device_kind})
         record = read_json(folder / "result.json")
         kept = {name: record[name] for name in ("settings", "versions", "train_seconds")}
         steps = record["settings"]["epochs"] * record["settings"]["batches"]
-        provenance = {**kept, "run": str(folder), "steps": steps}
+        provenance = {
+            **kept,
+            "device": record.get("device"),  # runs of old do not say
+            "precision": "float32",
+            "data": {"name": "checkerboard", "source": "drawn anew from each seed", "sha256": None},
+            "run": str(folder),
+            "steps": steps,
+        }
         return [
             Cell(row, f"{m}-{k}", "done", "", row, (_reading(row, record[m][str(k)]),), provenance)
             for row in MEASURES

@@ -18,36 +18,47 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 class Kind(IntEnum):
     """What a value depends on, each including the kinds before."""
 
-    CONSTANT = 0
-    STEP = 1  # the number of the update, one for all members
-    MEMBER = 2  # a member's chance and hyperparameters, and the data
-    STATE = 3  # what training changes
+    CONSTANT = 0  # nothing, and so little work that every part does it for itself
+    ALWAYS = 1  # nothing: one value for all updates
+    STEP = 2  # the number of the update, one for all members
+    MEMBER = 3  # a member's chance and hyperparameters, and the data
+    STATE = 4  # what training changes
+
+
+# Of constants alone these cost nothing: the compiler fills them in wherever they are read.
+TRIVIAL = {"broadcast_in_dim", "iota", "convert_element_type", "reshape", "squeeze", "concatenate"}
 
 
 class Divided(NamedTuple):
-    """A function of (step, member, state) in three parts, each from what the parts before have foreseen."""
+    """A function of (step, member, state) in parts, each from what the parts before have foreseen."""
 
     traced: ClosedJaxpr
     inputs: dict[Kind, list[Var]]
     equations: dict[Kind, list[JaxprEqn]]
-    foreseen: dict[Kind, list[Var]]  # values of the kinds STEP and MEMBER that later parts read
+    foreseen: dict[Kind, list[Var]]  # values of the kinds between that later parts read
     result: Any  # its shapes
 
-    def common(self, step: Any) -> list[Any]:
-        """What can be foreseen from the number of the update, for all members."""
-        return self._part(Kind.STEP, self.foreseen[Kind.STEP])(*jax.tree.leaves(step))
+    def always(self) -> list[Any]:
+        """What is the same for all updates."""
+        return self._part(Kind.ALWAYS, self.foreseen[Kind.ALWAYS])()
 
-    def private(self, step: Any, member: Any, common: list[Any]) -> list[Any]:
+    def common(self, step: Any, always: list[Any]) -> list[Any]:
+        """What can be foreseen from the number of the update, for all members."""
+        part = self._part(Kind.STEP, self.foreseen[Kind.STEP])
+        return part(*jax.tree.leaves((step, always)))
+
+    def private(self, step: Any, member: Any, always: list[Any], common: list[Any]) -> list[Any]:
         """What can be foreseen for one member."""
         part = self._part(Kind.MEMBER, self.foreseen[Kind.MEMBER])
-        return part(*jax.tree.leaves((step, member, common)))
+        return part(*jax.tree.leaves((step, member, always, common)))
 
-    def rest(self, step: Any, member: Any, state: Any, common: list[Any], private: list[Any]) -> Any:
+    def rest(
+        self, step: Any, member: Any, state: Any, always: list[Any], common: list[Any], private: list[Any]
+    ) -> Any:
         """The function's result."""
         part = self._part(Kind.STATE, self.traced.jaxpr.outvars)
-        return jax.tree.unflatten(
-            jax.tree.structure(self.result), part(*jax.tree.leaves((step, member, state, common, private)))
-        )
+        given = jax.tree.leaves((step, member, state, always, common, private))
+        return jax.tree.unflatten(jax.tree.structure(self.result), part(*given))
 
     def private_bytes(self) -> int:
         """Bytes foreseen for one update of one member."""
@@ -78,13 +89,16 @@ def divide(function: Callable[[Any, Any, Any], Any], step: Any, member: Any, sta
     read_later: set[Var] = set()
     for equation in traced.jaxpr.eqns:
         reads = _variables(equation.invars)
+        least = Kind.CONSTANT if equation.primitive.name in TRIVIAL else Kind.ALWAYS
         kind = max((kinds[var] for var in reads), default=Kind.CONSTANT)
+        kind = max(kind, least)
         equations[kind].append(equation)
         made[kind] += equation.outvars
         kinds |= dict.fromkeys(equation.outvars, kind)
         read_later |= {var for var in reads if kinds[var] < kind}
     read_later |= set(_variables(traced.jaxpr.outvars))
-    foreseen = {kind: [var for var in made[kind] if var in read_later] for kind in (Kind.STEP, Kind.MEMBER)}
+    between = (Kind.ALWAYS, Kind.STEP, Kind.MEMBER)
+    foreseen = {kind: [var for var in made[kind] if var in read_later] for kind in between}
     return Divided(traced, inputs, equations, foreseen, result)
 
 

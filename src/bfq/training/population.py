@@ -13,8 +13,10 @@ import numpy.typing as npt
 from jaxtyping import Array, Float, Int, Key
 
 from bfq.agents.agent import Agent, Batch, Spec, numeric_fields
+from bfq.agents.learning import with_copies
 from bfq.errors import BadInput
-from bfq.kernels.device import using
+from bfq.kernels.device import use, using
+from bfq.kernels.rounded import without_copies
 from bfq.training.compiled import compiler_options
 from bfq.training.foresight import divide
 
@@ -194,6 +196,8 @@ def _chunk(
     streamed = isinstance(rows, Batches)
     one_member = partial(jax.tree.map, lambda leaf: _shape(leaf.shape[1:], leaf.dtype))
     states = states._replace(step=jnp.zeros(len(keys), jnp.int32))
+    if half and use().kernels:
+        states = with_copies(states)
     data = _shape(rows.packed.shape[2:], rows.packed.dtype) if streamed else rows
     with using(members=len(keys), half=half):
         divided = divide(member_update, start, (*one_member((keys, configs)), data), one_member(states))
@@ -201,16 +205,18 @@ def _chunk(
     # All members are at the same update: kept without a member axis, its number can decide what is computed.
     state_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
     member_axes = (0, 0, 0 if streamed else None)
-    private = jax.vmap(divided.private, in_axes=(None, member_axes, None))
-    rest = jax.vmap(divided.rest, in_axes=(None, member_axes, state_axes, None, 0))
+    private = jax.vmap(divided.private, in_axes=(None, member_axes, None, None))
+    rest = jax.vmap(divided.rest, in_axes=(None, member_axes, state_axes, None, None, 0))
+    always = divided.always()
 
     def foresee(step: Array, given: Array | None) -> tuple[Any, Any]:
-        common = divided.common(step)
-        return common, private(step, (keys, configs, given if streamed else rows), common)
+        common = divided.common(step, always)
+        return common, private(step, (keys, configs, given if streamed else rows), always, common)
 
     def update(states: Any, xs: Any) -> Any:
         step, given, (common, mine) = xs
-        states, metrics = rest(step, (keys, configs, given if streamed else rows), states, common, mine)
+        member = keys, configs, given if streamed else rows
+        states, metrics = rest(step, member, states, always, common, mine)
         return states, jnp.stack(list(metrics.values()))  # one array to write an update, not one a metric
 
     def block(states: Any, xs: Any) -> Any:
@@ -222,7 +228,7 @@ def _chunk(
     states, metrics = jax.lax.scan(block, states, (steps, given))
     names = divided.result[1]
     metrics = metrics.reshape(length, len(names), len(keys))
-    return states, {name: metrics[:, k] for k, name in enumerate(names)}
+    return without_copies(states), {name: metrics[:, k] for k, name in enumerate(names)}
 
 
 def _block_length(length: int, bytes_each: int) -> int:

@@ -1,0 +1,165 @@
+"""The README's tables, each between two marks, from the files in the folder that the first mark names.
+
+`python -m bfq.reproduction.readme README.md` writes what stands between `<!-- results/main -->` and
+`<!-- end -->` anew from `results/main/result.json` beside the README; without that file nothing stands there.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bfq.errors import BadInput
+from bfq.files import read_json, write_bytes
+from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text, ranged
+from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.readme_tables import TABLES, table
+from bfq.reproduction.results import read_outcome
+from bfq.reproduction.table import number, spread
+from bfq.reproduction.together import together
+
+BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
+MEAN = "mean"
+DOUBT = "†"  # at a number of the paper that has a note
+PICTURES = ("frequency_and_score.png", "ablation.png", "radar.png", "scores.png", "toy.png")  # the first
+
+
+def rewritten(text: str, root: Path) -> str:
+    """A README with all its blocks as the files under `root` have them now."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(root, found[2])}{found[3]}", text)
+
+
+def block(root: Path, name: str) -> str:
+    """What stands between two marks: of an experiment a title, a table, a picture, and where it is from."""
+    if name in TABLES:
+        return table(root, name)
+    if not (root / name / "result.json").exists():
+        return ""
+    outcome = read_outcome(root / name)
+    if not any(cell.ours for cell in outcome.cells):
+        return ""
+    pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
+    parts = [
+        f"### {outcome.experiment.heading}",
+        "\n".join(_table(outcome)),
+        *(f"![{outcome.experiment.heading}]({picture})" for picture in pictures[:1]),
+        f"<sub>{_words(outcome, root, name)}</sub>",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(outcome: Outcome) -> list[str]:
+    """A line a method, or two of BFQ, with its numbers row by row; then their mean."""
+    rows = [row for row in outcome.rows if any(cell.ours for cell in outcome.of(row))]
+    means = _means(outcome)
+    lines = []
+    for column in outcome.columns:
+        cells = [outcome.at(row, column) for row in rows]
+        if not any(cell and cell.ours for cell in cells):
+            continue
+        line = [_name(outcome, cells), *(_score(outcome, cell) for cell in cells)]
+        lines.append([*line, means.get(column, ABSENT)])
+        for other in _others(cells) if column == "bfq" else ():
+            lines.append([f"bfq, {other}", *(_protocol(cell, other) for cell in cells), ""])
+    head = ["", *(_head(outcome, row) for row in rows), MEAN]
+    return markdown_lines(head, lines) if means else markdown_lines(head[:-1], [x[:-1] for x in lines])
+
+
+def _means(outcome: Outcome) -> dict[str, str]:
+    """By column, over the rows that all methods have, where these are several."""
+    found = together(outcome)
+    several = found.standings if found and len(found.rows) > 1 else ()
+    return {each.column: number_text(each.mean.value, 1) for each in several}
+
+
+def _name(outcome: Outcome, cells: Sequence[Cell | None]) -> str:
+    """A method; BFQ with its candidates, since these are varied beneath it."""
+    column = next(cell.column for cell in cells if cell)
+    name, *more = {cell.readings[0].name for cell in cells if cell and cell.readings}
+    return f"bfq, {name}" if column == "bfq" and not more else escaped(outcome.experiment.named(column))
+
+
+def _head(outcome: Outcome, row: str) -> str:
+    """The row, its data where these are not the published, and its unit where it is not told beneath."""
+    source = next((each.kind for each in outcome.sources if each.task == row), "")
+    unit = next(cell.unit for cell in outcome.of(row) if cell.ours)
+    plain = outcome.experiment.kind == "scores" or unit == row
+    return escaped(f"{row}{'' if plain else f', {unit}'}") + (f" ({DATA[source]})" if source in DATA else "")
+
+
+def _score(outcome: Outcome, cell: Cell | None) -> str:
+    """Ours, and the paper's in brackets; a seed without a score is told."""
+    if cell is None or cell.ours is None:
+        return ABSENT
+    ours, printed = spread(cell.ours, cell.unit), outcome.paper(cell)
+    shown = f"**{ours}**" if cell.column == "bfq" else ours
+    lost = "" if cell.state == "done" else f", n = {cell.spent[0]}"
+    doubt = DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
+    compared = printed if not outcome.experiment.quick else None
+    paper = f" ({number(compared.value, cell.unit)}{doubt})" if compared else ""
+    return f"{shown}{lost}{paper}"
+
+
+def _others(cells: Sequence[Cell | None]) -> list[str]:
+    """The names of the protocols beside the one that is compared."""
+    return sorted({reading.name for cell in cells if cell for reading in cell.readings[1:]})
+
+
+def _protocol(cell: Cell | None, name: str) -> str:
+    found = [each.summary for each in (cell.readings[1:] if cell else ()) if each.name == name]
+    return spread(found[0], cell.unit) if cell and found and found[0] else ABSENT
+
+
+def _words(outcome: Outcome, root: Path, name: str) -> str:
+    """What the numbers are, from which file, and by which command they were made."""
+    done = [cell for cell in outcome.cells if cell.ours]
+    made = read_json(root / name / "result.json")["command"]
+    page = f"; the page with everything: [`index.html`]({name}/index.html)"
+    return (
+        f"{_spent(outcome, done)}; from [`{name}/result.json`]({name}/result.json), made by `{made}` and put "
+        f"here by `make tables`{page if (root / name / 'index.html').exists() else ''}.{_gaps(outcome)}"
+    )
+
+
+def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
+    """What stands in the table and what was spent on it."""
+    seeds = ranged([len(cell.readings[0].values) for cell in done], "seed")
+    compared = outcome.experiment.table and not outcome.experiment.quick
+    paper = f"; in brackets the paper's, {DOUBT}: with a note in `table.md`" if compared else ""
+    if outcome.experiment.kind == "speed":
+        devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
+        return f"mean ± standard deviation over robots, measured on {devices}{paper}"
+    if outcome.experiment.kind == "toy":
+        return f"mean ± standard deviation over {seeds}"
+    steps = ranged([cell.provenance["steps"] for cell in done], "update")
+    episodes = ranged([cell.readings[0].record["protocol"]["episodes"] for cell in done], "episode")
+    units = " or ".join(dict.fromkeys(cell.unit for cell in done))
+    budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint"
+    over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
+    return f"{units}, mean ± standard deviation over {budget}{paper}{over}"
+
+
+def _gaps(outcome: Outcome) -> str:
+    """What the table has not."""
+    empty = [row for row in outcome.rows if not any(cell.ours for cell in outcome.of(row))]
+    return f" Not filled: {', '.join(empty)}." if empty else ""
+
+
+def main() -> int:
+    """Rewrites a README in its place."""
+    parser = argparse.ArgumentParser(prog="python -m bfq.reproduction.readme", description=__doc__)
+    parser.add_argument("readme", type=Path, nargs="?", default=Path("README.md"))
+    path = parser.parse_args().readme
+    try:
+        text = path.read_text(encoding="utf-8")
+        write_bytes(path, rewritten(text, path.parent).encode())
+    except (BadInput, OSError) as error:
+        print(f"bfq: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

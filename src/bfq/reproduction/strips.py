@@ -1,0 +1,80 @@
+"""Trained policies at work: a strip of frames a row, kept in the run folder or drawn from its checkpoint."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from bfq.agents.agent import Spec
+from bfq.errors import BadInput
+from bfq.evaluation.film import strip
+from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.rollout import population_act
+from bfq.experiment import population_of, read_run, say, transforms_of, world_of
+from bfq.files import write_bytes
+from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.drawn import Drawn
+from bfq.training.checkpoint import latest_checkpoint
+from bfq.training.population import initial_states
+
+FRAMES = "frames.png"  # where a run keeps the strip of its first member
+CAPTION = "The beginning of the first episode of {}, {}, after training."
+
+
+class Strips(NamedTuple):
+    """The strips that there are, and why others are not, a sentence each."""
+
+    drawn: list[Drawn]
+    missing: list[str]
+
+
+def strips(outcome: Outcome) -> Strips:
+    """One strip a row: of the foremost column, or of the first that was run. Nothing depends on them."""
+    found = Strips([], [])
+    if outcome.experiment.kind != "scores":
+        return found
+    for cell in filter(None, (_shown(outcome, row) for row in outcome.rows)):
+        name = outcome.experiment.named(cell.column)
+        try:
+            picture = frames(Path(cell.provenance["run"]))
+        except Exception as error:  # noqa: BLE001 - graphics fail in many ways
+            found.missing.append(f"{cell.row}, {name}: could not be drawn here: {_told(error)}")
+            continue
+        caption = CAPTION.format(name, f"seed {cell.provenance['members'][0]['seed']}")
+        title = outcome.experiment.entitled(f"At work: {cell.row}")
+        file = f"frames-{cell.row.replace('/', '-')}.png"
+        found.drawn.append(Drawn(file, title, picture, caption, photo=True))
+    return found
+
+
+def frames(folder: Path) -> bytes:
+    """The strip of a run's first member: the kept one, else one drawn now and kept."""
+    path = folder / FRAMES
+    if not path.is_file():
+        write_bytes(path, _draw(folder))
+    return path.read_bytes()
+
+
+def _shown(outcome: Outcome, row: str) -> Cell | None:
+    """Whose strip stands for a row; of a grid it is the first value, whose members come first in the run."""
+    ran = [cell for cell in outcome.of(row) if cell.provenance.get("members")]
+    return next((cell for cell in ran if cell.column == outcome.foremost), ran[0] if ran else None)
+
+
+def _draw(folder: Path) -> bytes:
+    """The last checkpoint acts under the run's own protocol."""
+    run, kept = read_run(folder)
+    world, protocol = world_of(run), protocol_from(run.evaluation)
+    transforms, population = transforms_of(kept), population_of(run)
+    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
+    like = jax.eval_shape(lambda: initial_states(population, spec))
+    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
+    if world is None or checkpoint is None:
+        raise BadInput(f"the run in {folder} has no {'checkpoint' if world else 'simulator'}.")
+    act = population_act(population, checkpoint.states, transforms, protocol)
+    return strip(act, world, protocol, len(population.members))
+
+
+def _told(error: Exception) -> str:
+    """One line of what went wrong."""
+    return " ".join(str(error).split()) or type(error).__name__

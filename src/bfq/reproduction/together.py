@@ -1,0 +1,96 @@
+"""What the rows say together: every method over the rows that all of them have; a seed is the unit."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bfq.reporting.statistics import (
+    Estimate,
+    mean_over_tasks,
+    pooled_interquartile_mean,
+    probability_of_improvement,
+)
+from bfq.reproduction.cells import Cell, Outcome
+
+Methods = dict[str, dict[str, list[float]]]  # by column, then by row: the seeds
+
+
+class Standing(NamedTuple):
+    """One method over all rows."""
+
+    column: str
+    mean: Estimate
+    interquartile_mean: Estimate
+    improvement: Estimate | None  # how likely the foremost method is better than this one
+
+
+@dataclass(frozen=True)
+class Together:
+    """All methods over the same rows."""
+
+    foremost: str  # the method whose improvement over the others is told; empty where none is
+    rows: tuple[str, ...]
+    standings: tuple[Standing, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """For result.json."""
+        told = [
+            {"column": each.column, **{name: _plain(getattr(each, name)) for name in each._fields[1:]}}
+            for each in self.standings
+        ]
+        return {"foremost": self.foremost, "rows": list(self.rows), "methods": told}
+
+
+def common(outcome: Outcome) -> Methods:
+    """The seeds of each method on the rows that all methods have, the foremost first; of fewer than two none.
+
+    A method is not better for having left out the hard rows, or for a hard seed that has no score.
+    """
+    if outcome.experiment.kind != "scores":
+        return {}
+    found = {column: _whole(outcome, column) for column in outcome.columns}
+    filled = {column: rows for column, rows in found.items() if rows}
+    shared = [row for row in outcome.rows if all(row in rows for rows in filled.values())]
+    if len(filled) < 2 or not shared:
+        return {}
+    order = sorted(filled, key=lambda column: column != outcome.foremost)
+    return {column: {row: filled[column][row] for row in shared} for column in order}
+
+
+def together(outcome: Outcome) -> Together | None:
+    """The methods over the rows that all have; None where there are no two to compare.
+
+    The values of a sweep have no foremost one that could improve over the others.
+    """
+    methods = common(outcome)
+    if not methods:
+        return None
+    first = next(iter(methods))
+    foremost = first if first == outcome.foremost and not outcome.experiment.symbol else ""
+    standings = [
+        Standing(
+            column,
+            mean_over_tasks(scores),
+            pooled_interquartile_mean(scores),
+            probability_of_improvement(methods[foremost], scores) if foremost not in ("", column) else None,
+        )
+        for column, scores in methods.items()
+    ]
+    return Together(foremost, tuple(methods[first]), tuple(standings))
+
+
+def _whole(outcome: Outcome, column: str) -> dict[str, list[float]]:
+    """The rows of which every seed has a score."""
+    cells = [cell for row in outcome.rows if (cell := outcome.at(row, column)) and cell.state == "done"]
+    return {cell.row: values for cell in cells if (values := _seeds(cell))}
+
+
+def _seeds(cell: Cell) -> list[float]:
+    values = cell.readings[0].values if cell.readings else ()
+    return [] if None in values else [value for value in values if value is not None]
+
+
+def _plain(estimate: Estimate | None) -> dict[str, float | None] | None:
+    if estimate is None:
+        return None
+    low, high = estimate.interval or (None, None)
+    return {"value": estimate.value, "low": low, "high": high}

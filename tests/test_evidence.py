@@ -1,0 +1,229 @@
+"""What the cells of an experiment say together, and how the README says it: on numbers made up."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bfq.files import write_json
+from bfq.reporting.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
+from bfq.reproduction import clock, readme
+from bfq.reproduction.cells import Cell, Outcome, Reading
+from bfq.reproduction.experiments import EXPERIMENTS
+from bfq.reproduction.figures import figures
+from bfq.reproduction.page import page_of
+from bfq.reproduction.readme import rewritten
+from bfq.reproduction.redraw import redraw
+from bfq.reproduction.results import read_outcome, record
+from bfq.reproduction.sources import Source
+from bfq.reproduction.successes import UNIT, by_seed, pooled
+from bfq.reproduction.table import markdown
+from bfq.reproduction.together import common, together
+
+CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
+SCORES = {
+    (CHEETAH, "dql"): (52.0, 53.0, 54.0),
+    (CHEETAH, "bfq"): (60.0, 66.0, 72.0),
+    (HOPPER, "dql"): (70.0, 60.0, 50.0),
+    (HOPPER, "bfq"): (80.0, 65.0, 50.0),
+    (MAZE, "bfq"): (90.0, 80.0, 100.0),
+}
+
+
+def cell(row, column, values):
+    protocol = {"episodes": 10, "candidates": 50}
+    shares = {"success": [None if v is None else v / 100 for v in values]} if row == MAZE else {}
+    first = Reading("N = 50", values, {"protocol": protocol, "scores": shares})
+    second = Reading("N = 1", tuple(v and v - 1 for v in values), {"protocol": {**protocol, "candidates": 1}})
+    kept = {"steps": 1000, "versions": {"jax": "0"}, "device": "a GPU", "run": "runs/x"}
+    state = "failed" if None in values else "done"
+    unit = UNIT if row == MAZE else "normalised score"
+    return Cell(row, column, state, "", unit, (first, second), kept)
+
+
+def outcome(scores=SCORES, name="main", **changes):
+    rows = list(dict.fromkeys(row for row, _ in scores))
+    kinds = {CHEETAH: "rerolled", HOPPER: "published", MAZE: "local"}
+    sources = tuple(Source(row, row, kinds[row], f"{row}: words.") for row in rows)
+    cells = tuple(cell(*place, values) for place, values in scores.items())
+    return Outcome(replace(EXPERIMENTS[name], **changes), sources, cells)
+
+
+# All methods over the same rows.
+
+
+def test_methods_are_compared_on_the_rows_that_all_have():
+    found = together(outcome())
+    assert (found.foremost, found.rows) == ("bfq", (CHEETAH, HOPPER))
+    ours, theirs = ({r: SCORES[r, c] for r in (CHEETAH, HOPPER)} for c in ("bfq", "dql"))
+    first, second = found.standings
+    assert (first.column, second.column) == ("bfq", "dql")  # the foremost first
+    assert first.mean.value == pytest.approx((66 + 65) / 2)
+    assert first.improvement is None
+    assert second.interquartile_mean == pooled_interquartile_mean(theirs)
+    assert second.improvement == probability_of_improvement(ours, theirs)
+    assert second.improvement.value == pytest.approx((1 + 5.5 / 9) / 2)  # of hopper's pairs 5 won, 1 tied
+
+
+def test_a_row_with_a_seed_that_has_no_score_does_not_count():
+    lost = {**SCORES, (HOPPER, "dql"): (70.0, None, 50.0)}
+    assert together(outcome(lost)).rows == (CHEETAH,)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [(CHEETAH, "bfq"), (HOPPER, "bfq")],  # one method
+        [(CHEETAH, "bfq"), (HOPPER, "dql")],  # no common row
+        [],
+    ],
+)
+def test_where_nothing_can_be_compared_nothing_is_said(kept):
+    made = outcome({place: SCORES[place] for place in kept})
+    assert together(made) is None
+    assert common(made) == {}
+    assert "over the same rows" not in markdown(made) + page_of(made, [])
+    assert "profiles.png" not in [each.file for each in figures(made, Path("nowhere"))]
+    assert record(made, "", 0.0)["together"] is None
+
+
+def test_a_sweep_has_no_foremost_value():
+    grid = {(CHEETAH, "1"): (1.0, 2.0), (CHEETAH, "0.5"): (3.0, 4.0)}
+    made = outcome(grid, "lambda")
+    assert together(made).foremost == ""
+    text = markdown(made)
+    assert "| λ = 0.5 | 3.5" in text
+    assert "is better" not in text
+
+
+def test_the_table_the_page_and_the_file_tell_the_same():
+    made = outcome()
+    text, page, told = markdown(made), page_of(made, []), record(made, "", 0.0)["together"]
+    better = told["methods"][1]["improvement"]
+    shown = f"{better['value']:.2f} [{better['low']:.2f}, {better['high']:.2f}]"
+    assert shown in page
+    assert shown.replace("[", "\\[").replace("]", "\\]") in text
+    assert told["rows"] == [CHEETAH, HOPPER]
+    (profile,) = (each for each in figures(made, Path("nowhere")) if each.file == "profiles.png")
+    assert profile.png.startswith(b"\x89PNG")
+    assert profile.caption.endswith(f"Rows: {CHEETAH}, {HOPPER}.")
+
+
+# Success rates.
+
+
+def test_successes_are_counted_with_wilsons_interval():
+    made = outcome()
+    maze = made.at(MAZE, "bfq")
+    assert by_seed(maze) == [(9, 10), (8, 10), (10, 10)]
+    assert pooled(maze) == (27, 30)
+    low, high = wilson(27, 30)
+    assert f"27 of 30 [{100 * low:.1f}, {100 * high:.1f}]" in page_of(made, [])
+    (told,) = (c["successes"] for c in record(made, "", 0.0)["cells"] if c["row"] == MAZE)
+    assert told["wilson"] == {"low": low, "high": high}
+    assert [each["reached"] for each in told["by_seed"]] == [9, 8, 10]
+    assert pooled(made.at(CHEETAH, "bfq")) is None  # a return is no rate
+    diverged = cell(MAZE, "bfq", (90.0, None, 100.0))
+    assert pooled(diverged) == (19, 20)
+    unknown = replace(maze, readings=(Reading("N = 50", (90.0,)),))
+    assert pooled(unknown) is None  # nobody knows of how many episodes
+
+
+# The README.
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "results" / "main"
+    folder.mkdir(parents=True)
+    write_json(folder / "result.json", record(outcome(), "bfq reproduce main", 1.0))
+    return tmp_path
+
+
+def test_a_block_holds_the_numbers_of_the_file_it_names(root):
+    text = rewritten("# Title\n<!-- results/main -->\nold\n<!-- end -->\nrest\n", root)
+    assert text.startswith("# Title\n<!-- results/main -->\n### D4RL: locomotion and AntMaze\n")
+    assert text.endswith("</sub>\n<!-- end -->\nrest\n")
+    lines = {line.split(" | ")[0]: line for line in text.splitlines() if line.startswith("|")}
+    head = f"{CHEETAH} (data rolled out here) | {HOPPER} | {MAZE} (data made here) | mean |"
+    assert lines["| "].endswith(head)
+    ours = "**66.0 ± 6.0** (66.1) | **65.0 ± 15.0** (103.5) | **90.0 ± 10.0** (87.0) | 65.5 |"
+    assert lines["| bfq, N = 50"] == f"| bfq, N = 50 | {ours}"
+    assert lines["| bfq, N = 1"] == "| bfq, N = 1 | 65.0 ± 6.0 | 64.0 ± 15.0 | 89.0 ± 10.0 |  |"
+    assert lines["| dql"] == "| dql | 53.0 ± 1.0 (52.3†) | 60.0 ± 10.0 (96.5†) | – | 56.5 |"
+    assert "over 3 seeds, 1,000 updates, 10 episodes a seed, last checkpoint" in text
+    assert "made by `bfq reproduce main` and put here by `make tables`." in text
+    assert "index.html" not in text  # it is not there
+    assert rewritten(text, root) == text
+
+
+def test_a_block_without_its_file_is_empty(root):
+    for name in ("eta", "main"):
+        shutil.rmtree(root / "results" / "main", ignore_errors=True)
+        text = f"<!-- results/{name} -->\nstale\n<!-- end -->\n"
+        assert rewritten(text, root) == f"<!-- results/{name} -->\n<!-- end -->\n"
+
+
+def test_a_lost_seed_and_a_row_without_numbers_are_told(root):
+    made = outcome({**SCORES, (HOPPER, "dql"): (70.0, None, 50.0)})
+    empty = Cell(MAZE.replace("medium", "large"), "bfq", "waiting", "not run yet.")
+    told = record(replace(made, cells=(*made.cells, empty)), "bfq reproduce main", 1.0)
+    write_json(root / "results" / "main" / "result.json", told)
+    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
+    assert "60.0 ± 14.1, n = 2 of 3 (96.5†)" in text
+    assert "Not filled: antmaze-large-play-v2." in text
+
+
+def test_the_command_rewrites_the_file_it_is_given(root, monkeypatch, capsys):
+    path = root / "README.md"
+    path.write_text("<!-- results/main -->\n<!-- end -->\n")
+    monkeypatch.setattr("sys.argv", ["readme", str(path)])
+    assert readme.main() == 0
+    assert "**66.0 ± 6.0**" in path.read_text()
+    (root / "results" / "main" / "result.json").write_text("{}")
+    assert readme.main() == 2
+    assert "is not what `bfq reproduce` writes" in capsys.readouterr().err
+
+
+def test_a_folder_of_another_name_is_not_redrawn(root):
+    moved = (root / "results" / "main").rename(root / "results" / "other")
+    with pytest.raises(readme.BadInput, match="holds the experiment main"):
+        redraw(moved)
+    assert [path.name for path in moved.iterdir()] == ["result.json"]
+
+
+def test_an_outcome_is_read_as_it_was_written(root):
+    made, found = outcome(), read_outcome(root / "results" / "main")
+    assert [c.readings for c in found.cells] == [c.readings for c in made.cells]
+    assert [c.provenance for c in found.cells] == [c.provenance for c in made.cells]
+    assert (found.experiment, found.sources) == (made.experiment, made.sources)
+
+
+# How long a run took.
+
+
+def test_the_clock_adds_up_what_was_stopped_and_forgets_what_was_killed(tmp_path, monkeypatch):
+    times = iter((0.0, 10.0, 100.0, 105.0, 200.0, 300.0))
+    monkeypatch.setattr(clock.time, "monotonic", lambda: next(times))
+
+    def stopped():
+        with clock.clocked(tmp_path):
+            assert clock.seconds(tmp_path) is None  # what is left if it were killed here
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert clock.seconds(tmp_path) == 10.0
+    with clock.clocked(tmp_path):
+        pass
+    assert clock.seconds(tmp_path) == 15.0
+    (tmp_path / "clock.json").write_text(json.dumps({"seconds": None}))
+    with clock.clocked(tmp_path):
+        pass
+    assert clock.seconds(tmp_path) is None
+    (tmp_path / "result.json").touch()
+    with clock.clocked(tmp_path):
+        (tmp_path / "clock.json").unlink()
+    assert not (tmp_path / "clock.json").exists()  # what has ended is left alone
