@@ -8,6 +8,7 @@ from bfq.agents import Acting
 from bfq.data.catalog import Reference
 from bfq.data.transforms import fit
 from bfq.errors import BadInput
+from bfq.evaluation import film as film_module
 from bfq.evaluation import rollout as module
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import Episodes, World, check_world, population_act, rollout
@@ -135,3 +136,25 @@ def test_simulators_are_closed_whatever_happens(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         rollout(act, World("Pendulum-v1", 5), Protocol(episodes=2), members=1)
     assert closed == [1]
+
+
+def test_graphics_that_failed_are_not_asked_again(monkeypatch):
+    """The first failure is an error; a second try in the same process has been seen to end it."""
+    tries = []
+
+    def broken(self):
+        tries.append(1)
+        raise RuntimeError("no display")
+
+    monkeypatch.setattr(film_module.Simulators, "render", broken)
+    monkeypatch.setattr(film_module, "_failed", {})
+
+    def act(observations, time):
+        return np.zeros((1, 1, 1))
+
+    world = World("Pendulum-v1", 5)
+    with pytest.raises(RuntimeError, match="no display"):
+        film_module.strip(act, world, Protocol(), members=1)
+    with pytest.raises(BadInput, match="could not be drawn before: RuntimeError: no display"):
+        film_module.strip(act, world, Protocol(), members=1)
+    assert len(tries) == 1

@@ -49,6 +49,20 @@ def test_a_network_and_all_its_gradients_are_the_same_in_kernels(norm, activatio
     assert "pallas" in _primitives(gradients, members, x)
 
 
+@pytest.mark.parametrize("rows", [16, 150])
+def test_an_output_of_one_number_is_part_of_the_last_kernel(rows):
+    critics = Critics(KEY, 4, 2, "clean_diffuser", 32, 2)
+    s, a = jax.random.normal(KEY, (rows, 4)), jax.random.normal(KEY, (rows, 2))
+
+    def loss(networks, action):
+        return jnp.square(networks(s, action) - 1.0).mean()
+
+    gradients = jax.value_and_grad(loss, argnums=(0, 1))
+    fast, plain = both_ways(gradients, critics, a)
+    assert relative(fast, plain) < 1e-5
+    assert _primitives(critics, s, a).count("dot_general[") == 2  # hidden layers alone
+
+
 def _primitives(function, *inputs):
     with using(**INTERPRETED):
         return str(jax.make_jaxpr(lambda *x: function(*x))(*inputs))

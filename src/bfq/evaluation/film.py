@@ -21,6 +21,8 @@ VIDEOS = (".mp4", ".gif")
 FRAMES, SPAN = 8, 120  # of a strip: frames, and the steps from the first to the last of them
 HEIGHT = 240  # of a strip, about
 
+_failed: dict[str, str] = {}  # simulators that could not draw in this process, and why
+
 
 def check_video(path: Path) -> None:
     """Refuses a video that could not be written, before anything is simulated for it."""
@@ -35,6 +37,8 @@ def check_video(path: Path) -> None:
 
 def watched(act: Act, world: World, protocol: Protocol, members: int, member: int) -> Iterator[Simulators]:
     """One member's first episode, step by step, the others acting along unseen."""
+    if world.simulator in _failed:
+        raise BadInput(f"{world.simulator} could not be drawn before: {_failed[world.simulator]}")
     simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
     try:
         observations, time = simulators.reset(), 0
@@ -48,6 +52,15 @@ def watched(act: Act, world: World, protocol: Protocol, members: int, member: in
         simulators.close()
 
 
+def _drawn(simulators: Simulators, name: str) -> Frame:
+    """A frame. Graphics that failed once are not asked again: a second try may end the whole process."""
+    try:
+        return simulators.render()
+    except Exception as error:
+        _failed[name] = f"{type(error).__name__}: {error}"
+        raise
+
+
 def film(act: Act, world: World, protocol: Protocol, members: int, member: int, path: Path) -> None:
     """A video of one member's first episode."""
     import imageio.v3 as imageio
@@ -55,7 +68,7 @@ def film(act: Act, world: World, protocol: Protocol, members: int, member: int, 
     frames: list[Frame] = []
     with data_bar(f"filming {world.simulator}", world.episode_steps + 1, "frames") as progress:
         for simulators in watched(act, world, protocol, members, member):
-            frames.append(simulators.render())
+            frames.append(_drawn(simulators, world.simulator))
             progress(len(frames))
     settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
     with warnings.catch_warnings():
@@ -70,7 +83,7 @@ def strip(act: Act, world: World, protocol: Protocol, members: int, member: int 
     frames = []
     for time, simulators in enumerate(watched(act, world, protocol, members, member)):
         if time in wanted:
-            frames.append(_smaller(simulators.render()))
+            frames.append(_smaller(_drawn(simulators, world.simulator)))
         if time == wanted[-1]:
             break
     return _png(np.concatenate(frames, axis=1))

@@ -24,7 +24,8 @@ from bfq.kernels.device import use
 from bfq.kernels.rounded import Rounded, Weight, full, half, is_rounded, suitable
 
 _shape: Any = jax.ShapeDtypeStruct
-Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do
+Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do; the last
+# may make one number of a row: an output of one unit is part of it
 Parameters = tuple[Float[Array, " o"], ...]  # b, and those of f
 TALL, WIDE = 64, 64  # of the pieces in which sums over rows are added up
 
@@ -40,7 +41,7 @@ def layers(
     x: Float[Array, "r i"],
     weights: tuple[Weight, ...],
     parameters: tuple[Parameters, ...],
-) -> Float[Array, "r o"]:
+) -> Float[Array, "r ..."]:
     """h_L, from h_0 = x."""
     return _forward(finishes, x, weights, parameters)[-1][-1]
 
@@ -73,7 +74,7 @@ class _Asked(NamedTuple):
     copies: tuple[bool, ...]  # which weights have a bfloat16 copy, whose gradient is 0
 
 
-def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r o"]) -> tuple[Any, ...]:
+def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r ..."]) -> tuple[Any, ...]:
     asked, values = saved
     gradients, sums = [], []
     for finish, x, z, weight, told in reversed(list(zip(finishes, *values, strict=True))):
@@ -93,18 +94,18 @@ def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "
 layers.defvjp(_remembered, _backward, symbolic_zeros=True)
 
 
-def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) -> Float[Array, "r o"]:
+def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) -> Float[Array, "r ..."]:
     """F(z + b; …)."""
     rows = _rows(*z.shape)
 
     def kernel(z_ref: Any, *refs: Any) -> None:
         *told, h_ref = refs
         bias, *rest = (ref[:] for ref in told)
-        place, inside = _place(z_ref, rows)
-        h = finish(_load(z_ref.at[place], inside) + bias, *rest)
-        triton.store(h_ref.at[place], h.astype(h_ref.dtype), mask=inside)
+        _store(h_ref, rows, finish(_load(z_ref, rows) + bias, *rest))
 
-    shapes = [_shape(z.shape, use().dtype)]
+    # A row of one number is an output, for formulas in float32; one of many is what is multiplied next.
+    shape = jax.eval_shape(lambda *told: finish(*told), z, *parameters[1:]).shape
+    shapes = [_shape(shape, use().dtype if len(shape) == 2 else jnp.float32)]
     return _launch(kernel, shapes, (pl.cdiv(len(z), rows),), "finish")(z, *parameters)[0]
 
 
@@ -115,14 +116,11 @@ def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array,
 
     def kernel(z_ref: Any, up_ref: Any, *refs: Any) -> None:
         told, (delta_ref, *sum_refs) = refs[:count], refs[count:]
-        place, inside = _place(z_ref, rows)
         _, pull = jax.vjp(
-            lambda zs, bias, *rest: finish(zs + bias, *rest),
-            _load(z_ref.at[place], inside),
-            *(ref[:] for ref in told),
+            lambda zs, bias, *rest: finish(zs + bias, *rest), _load(z_ref, rows), *(ref[:] for ref in told)
         )
-        delta, *sums = pull(_load(up_ref.at[place], inside))
-        triton.store(delta_ref.at[place], delta.astype(delta_ref.dtype), mask=inside)
+        delta, *sums = pull(_load(up_ref, rows))
+        _store(delta_ref, rows, delta)
         if learns:
             for ref, value in zip(sum_refs, sums, strict=True):
                 ref[pl.program_id(0)] = value
@@ -177,16 +175,23 @@ def _rows(rows: int, width: int) -> int:
 
 def _place(ref: Any, rows: int) -> tuple[Any, Any]:
     """The rows of this program, and which of them exist if not all do."""
-    top, (count, width) = pl.program_id(0) * rows, ref.shape
-    place = pl.ds(top, rows), pl.ds(0, width)
+    top, (count, *width) = pl.program_id(0) * rows, ref.shape
+    place = (pl.ds(top, rows), *(pl.ds(0, w) for w in width))
     if count % rows == 0:
         return place, None
-    return place, jnp.broadcast_to((top + jnp.arange(rows) < count)[:, None], (rows, width))
+    inside = (top + jnp.arange(rows) < count).reshape(rows, *(1 for _ in width))
+    return place, jnp.broadcast_to(inside, (rows, *width))
 
 
-def _load(ref: Any, inside: Any) -> Array:
+def _load(ref: Any, rows: int) -> Array:
+    place, inside = _place(ref, rows)
     other = None if inside is None else jnp.zeros((), ref.dtype)
-    return triton.load(ref, mask=inside, other=other).astype(jnp.float32)
+    return triton.load(ref.at[place], mask=inside, other=other).astype(jnp.float32)
+
+
+def _store(ref: Any, rows: int, value: Array) -> None:
+    place, inside = _place(ref, rows)
+    triton.store(ref.at[place], value.astype(ref.dtype), mask=inside)
 
 
 def _launch(kernel: Any, shapes: Any, grid: tuple[int, ...], name: str) -> Any:

@@ -102,7 +102,7 @@ class LayerNorm(eqx.Module):
 
 
 def normalised(
-    x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, "... d"], shift: Float[Array, "... d"]
+    x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, " d"], shift: Float[Array, " d"]
 ) -> Float[Array, "*b d"]:
     """(x − mean) / √(variance + ε) · scale + shift over the last axis."""
     centred = x - x.mean(-1, keepdims=True)

@@ -52,7 +52,10 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Maps the last axis."""
-        return self.output(hidden_layers(self.hidden, self.activations, self.norms, self.norm, x))
+        layers = self.hidden, self.activations, self.norms, self.norm, x
+        if in_kernels(self.hidden, x) and self.output.weight.shape[1] == 1:
+            return hidden_layers(*layers, self.output.weight[:, 0])[..., None] + self.output.bias
+        return self.output(hidden_layers(*layers))
 
 
 class Finish(NamedTuple):
@@ -61,12 +64,20 @@ class Finish(NamedTuple):
     activation: str
     norm: str
     epsilon: float
+    headed: bool = False  # whether the weights of an output of one unit are told too, and applied
 
-    def __call__(self, z: Float[Array, "*b o"], *norm: Float[Array, "... o"]) -> Float[Array, "*b o"]:
-        """F(z), with the scale and the shift of the norm if there is one, for all rows or for each."""
+    def __call__(self, z: Float[Array, "*b o"], *told: Float[Array, " o"]) -> Float[Array, "..."]:
+        """F(z), with the scale and the shift of the norm if there is one."""
+        norm, head = (told[:-1], told[-1]) if self.headed else (told, None)
         z = normalised(z, self.epsilon, *norm) if self.norm == "before" else z
         h = ACTIVATIONS[self.activation](z)
-        return normalised(h, self.epsilon, *norm) if self.norm == "after" else h
+        h = normalised(h, self.epsilon, *norm) if self.norm == "after" else h
+        return h if head is None else (h * head).sum(-1)
+
+
+def in_kernels(linears: Sequence[Linear], x: Float[Array, "*b i"]) -> bool:
+    """Whether hidden layers of these rows are computed in kernels."""
+    return use().kernels and suits(x, linears[0].weight.shape[1])
 
 
 def hidden_layers(
@@ -75,15 +86,22 @@ def hidden_layers(
     norms: Sequence[LayerNorm],
     order: str,
     x: Float[Array, "*b i"],
-) -> Float[Array, "*b o"]:
-    """Products, their biases, and what follows: on a GPU in one kernel after each product."""
+    head: Float[Array, " o"] | None = None,
+) -> Float[Array, "..."]:
+    """Products, their biases, and what follows: on a GPU in one kernel after each product.
+
+    In kernels, an output of one unit without its bias may be part of the last: `head` are its weights.
+    """
     told: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in norms] or [()] * len(linears)
     epsilon = norms[0].epsilon if norms else 0.0
     finishes = [Finish(activation, order, epsilon) for activation in activations]
-    if use().kernels and suits(x, linears[0].weight.shape[1]):
+    if in_kernels(linears, x):
         weights = tuple(linear.weight for linear in linears)
-        parameters = tuple((linear.bias, *norm) for linear, norm in zip(linears, told, strict=True))
-        return layers(tuple(finishes), x, weights, parameters)
+        parameters = [(linear.bias, *norm) for linear, norm in zip(linears, told, strict=True)]
+        if head is not None:
+            finishes[-1] = finishes[-1]._replace(headed=True)
+            parameters[-1] += (head,)
+        return layers(tuple(finishes), x, weights, tuple(parameters))
     for linear, finish, norm in zip(linears, finishes, told, strict=True):
         x = finish(linear(x), *norm)
     return x

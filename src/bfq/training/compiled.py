@@ -37,8 +37,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gpu": {
         # Kernels that do not need each other run at once; without it an update's 200 form one long row.
         "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-        # Products with the same weights are merged where that saves launches, not where it costs copies.
-        "xla_gpu_dot_merger_threshold_mb": 4,
+        # Products with the same weights stay apart: merged, their results are copied apart again.
+        "xla_gpu_dot_merger_threshold_mb": 0,
         # A small product in one launch: splitting its inner sum gains less than the second launch costs.
         "xla_gpu_experimental_force_split_k": 1,
     },
