@@ -1,6 +1,7 @@
 """What the cells of an experiment say together, and how the README says it: on numbers made up."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from bfq.reproduction.figures import figures
 from bfq.reproduction.page import page_of
 from bfq.reproduction.readme import rewritten
 from bfq.reproduction.redraw import redraw
-from bfq.reproduction.results import read_outcome, record
+from bfq.reproduction.results import called, read_outcome, record
 from bfq.reproduction.sources import Source
 from bfq.reproduction.successes import UNIT, by_seed, pooled
 from bfq.reproduction.table import markdown
@@ -86,7 +87,7 @@ def test_where_nothing_can_be_compared_nothing_is_said(kept):
     assert common(made) == {}
     assert "over the same rows" not in markdown(made) + page_of(made, [])
     assert "profiles.png" not in [each.file for each in figures(made, Path("nowhere"))]
-    assert record(made, "", 0.0)["together"] is None
+    assert record(made)["together"] is None
 
 
 def test_a_sweep_has_no_foremost_value():
@@ -100,7 +101,7 @@ def test_a_sweep_has_no_foremost_value():
 
 def test_the_table_the_page_and_the_file_tell_the_same():
     made = outcome()
-    text, page, told = markdown(made), page_of(made, []), record(made, "", 0.0)["together"]
+    text, page, told = markdown(made), page_of(made, []), record(made)["together"]
     better = told["methods"][1]["improvement"]
     shown = f"{better['value']:.2f} [{better['low']:.2f}, {better['high']:.2f}]"
     assert shown in page
@@ -121,7 +122,7 @@ def test_successes_are_counted_with_wilsons_interval():
     assert pooled(maze) == (27, 30)
     low, high = wilson(27, 30)
     assert f"27 of 30 [{100 * low:.1f}, {100 * high:.1f}]" in page_of(made, [])
-    (told,) = (c["successes"] for c in record(made, "", 0.0)["cells"] if c["row"] == MAZE)
+    (told,) = (c["successes"] for c in record(made)["cells"] if c["row"] == MAZE)
     assert told["wilson"] == {"low": low, "high": high}
     assert [each["reached"] for each in told["by_seed"]] == [9, 8, 10]
     assert pooled(made.at(CHEETAH, "bfq")) is None  # a return is no rate
@@ -138,7 +139,7 @@ def test_successes_are_counted_with_wilsons_interval():
 def root(tmp_path):
     folder = tmp_path / "results" / "main"
     folder.mkdir(parents=True)
-    write_json(folder / "result.json", record(outcome(), "bfq reproduce main", 1.0))
+    write_json(folder / "result.json", record(called(outcome(), "bfq reproduce main", 1.0)))
     return tmp_path
 
 
@@ -169,7 +170,7 @@ def test_a_block_without_its_file_is_empty(root):
 def test_a_lost_seed_and_a_row_without_numbers_are_told(root):
     made = outcome({**SCORES, (HOPPER, "dql"): (70.0, None, 50.0)})
     empty = Cell(MAZE.replace("medium", "large"), "bfq", "waiting", "not run yet.")
-    told = record(replace(made, cells=(*made.cells, empty)), "bfq reproduce main", 1.0)
+    told = record(called(replace(made, cells=(*made.cells, empty)), "bfq reproduce main", 1.0))
     write_json(root / "results" / "main" / "result.json", told)
     text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
     assert "60.0 ± 14.1, n = 2 of 3 (96.5†)" in text
@@ -227,3 +228,14 @@ def test_the_clock_adds_up_what_was_stopped_and_forgets_what_was_killed(tmp_path
     with clock.clocked(tmp_path):
         (tmp_path / "clock.json").unlink()
     assert not (tmp_path / "clock.json").exists()  # what has ended is left alone
+
+
+def test_when_a_run_ended_survives_copying_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(clock.time, "time", lambda: 86400.0)
+    with clock.clocked(tmp_path):
+        pass
+    (tmp_path / "result.json").touch()
+    assert clock.finished(tmp_path) == "1970-01-02T00:00:00+00:00"
+    (tmp_path / "clock.json").unlink()
+    os.utime(tmp_path / "result.json", (0, 172800))
+    assert clock.finished(tmp_path) == "1970-01-03T00:00:00+00:00"

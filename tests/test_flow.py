@@ -11,17 +11,19 @@ import pytest
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import (
     TimeRule,
+    bootstrap,
     bootstrap_loss,
     boundary_loss,
     composition_loss,
     displacement,
     flow_map,
+    full_span,
     one_step,
 )
 from bfq.flow.path import conditional_velocity, noisy_action
 from bfq.flow.solvers import euler
 from bfq.flow.times import COMPOSITION_TIMES, boundary_times, with_full_spans
-from bfq.nets.velocity import ARCHITECTURES, RawTimeVelocity
+from bfq.nets.velocity import ARCHITECTURES, EmbeddedVelocity, RawTimeVelocity
 
 MU, S = 0.7, 0.3  # the Gaussian target N(μ, s² I)
 
@@ -183,6 +185,29 @@ def test_three_mixings_agree_in_expectation(ratio):
         z = np.abs(found[mixing][0] - mean) / (np.hypot(found[mixing][1], error) + 1e-9)
         assert np.quantile(z, 0.9) < 2.5  # nine tenths of standard normals lie below 1.64
         assert z.max() < 6.0
+
+
+@pytest.mark.parametrize("mixing", ["split", "both"])
+def test_embedding_each_time_once_changes_nothing(mixing):
+    """Against the same network behind a function, which embeds the times of every row of every call."""
+    key = jax.random.key(0)
+    network = EmbeddedVelocity(key, 3, 2, 16, 2, 100)
+    action, noise = jax.random.normal(key, (9, 2)), jax.random.normal(jax.random.key(1), (9, 2))
+    observation = jax.random.normal(jax.random.key(2), (9, 3))
+
+    def loss(network, seen_through):
+        velocity = seen_through(network)
+        span = full_span(noise, observation)
+        asked = bootstrap(velocity, action, observation, key, 0.3, mixing, TimeRule(), True, span)
+        value, parts = asked.loss()
+        return value + jnp.square(asked.answers[-1]).mean(), (parts, asked.answers)
+
+    found, wanted = (
+        eqx.filter_value_and_grad(loss, has_aux=True)(network, seen_through)
+        for seen_through in (lambda net: net, lambda net: lambda *call: net(*call))
+    )
+    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_split_has_less_variance_than_update():

@@ -17,7 +17,7 @@ from bfq.kernels.rounded import Rounded, rounded, without_copies
 from bfq.nets.critic import Critics
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.mlp import MLP
-from bfq.nets.velocity import EmbeddedVelocity, at_times
+from bfq.nets.velocity import EmbeddedVelocity
 
 KEY = jax.random.key(0)
 INTERPRETED = {"kernels": True, "interpreted": True}
@@ -66,19 +66,6 @@ def test_an_output_of_one_number_is_part_of_the_last_kernel(rows):
 def _primitives(function, *inputs):
     with using(**INTERPRETED):
         return str(jax.make_jaxpr(lambda *x: function(*x))(*inputs))
-
-
-def test_times_embedded_in_one_call_are_the_times_embedded_one_by_one():
-    net, s = EmbeddedVelocity(KEY, 3, 2, 32, 2, 100), jnp.ones((20, 3))
-    x, r, t = jax.random.normal(KEY, (20, 2)), jnp.linspace(0, 0.5, 20), jnp.linspace(0.5, 1, 20)
-
-    def values(network):
-        first, second = at_times(network, (r, t), (r[:16] / 2, r[:16]))
-        return first(x, r, t, s), second(x[:16], r[:16] / 2, r[:16], s[:16])
-
-    fast, plain = both_ways(values, net)
-    assert relative(fast, plain) < 1e-5
-    np.testing.assert_allclose(plain[0], net(x, r, t, s), rtol=1e-6)
 
 
 def test_the_times_are_embedded_in_kernels_too():

@@ -16,7 +16,7 @@ from bfq.cli.main import main
 from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
 from bfq.reporting.published import TABLES
-from bfq.reporting.runs import Row
+from bfq.reporting.runs import Row, read_run
 from bfq.reproduction import reproduce, scores, sources, speed, strips, work
 from bfq.reproduction.cells import Cell, Outcome, Reading
 from bfq.reproduction.drawn import Drawn
@@ -29,6 +29,7 @@ from bfq.reproduction.results import read_outcome
 from bfq.reproduction.scores import populations
 from bfq.reproduction.sources import source_of
 from bfq.reproduction.table import markdown
+from bfq.reproduction.told_runs import told_runs
 from bfq.settings import compose
 
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
@@ -70,6 +71,12 @@ def times(folder):
 
 def result(place, name="main-quick"):
     return json.loads((place / "results" / name / "result.json").read_text())
+
+
+def strip_of(place):
+    """The name of the strip among the results: that of its row, its column and its run."""
+    (run,) = (place / "runs").glob("*-bfq-*")
+    return f"frames-pendulum-mixed-bfq-{run.name.rpartition('-')[2]}.png"
 
 
 def test_a_killed_command_goes_on_without_repeating_what_was_done(finished):
@@ -135,7 +142,7 @@ def test_the_page_holds_every_figure_and_nothing_from_elsewhere(finished):
     folder = finished[0] / "results" / "main-quick"
     page = (folder / "index.html").read_text()
     pictures = list(folder.glob("*.png"))
-    names = {"scores.png", "learning_curves.png", "profiles.png", "frames-pendulum-mixed.png"}
+    names = {"scores.png", "learning_curves.png", "profiles.png", strip_of(finished[0])}
     assert {path.name for path in pictures} == names
     for path in pictures:
         assert base64.b64encode(path.read_bytes()).decode() in page
@@ -146,7 +153,7 @@ def test_the_page_holds_every_figure_and_nothing_from_elsewhere(finished):
 def test_a_strip_of_the_trained_policy_is_that_of_its_run(finished):
     folder = finished[0] / "results" / "main-quick"
     (run,) = (finished[0] / "runs").glob("*-bfq-*")  # and not that of behaviour cloning, which came first
-    assert (folder / "frames-pendulum-mixed.png").read_bytes() == (run / "frames.png").read_bytes()
+    assert (folder / strip_of(finished[0])).read_bytes() == (run / "frames.png").read_bytes()
     assert "The beginning of the first episode of bfq, seed 0" in (folder / "index.html").read_text()
 
 
@@ -179,6 +186,52 @@ def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monk
     page = (tmp_path / "results" / "main-quick" / "index.html").read_text()
     assert "pendulum-mixed, bfq: could not be drawn here: no display anywhere" in page
     assert not list(tmp_path.rglob("frames*.png"))
+
+
+def test_nothing_is_trained_again_where_only_small_files_came_back(finished, tmp_path, monkeypatch, capsys):
+    """The runs were made on a machine that is gone: first their checkpoints are, then the whole of them."""
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bfq.experiment._train", None)
+    folder, gone = tmp_path / "results" / "main-quick", list(tmp_path.glob("runs/*/checkpoints"))
+    before = {name: (folder / name).read_bytes() for name in ("table.md", "index.html", strip_of(tmp_path))}
+    cells = result(tmp_path)["cells"]
+    assert gone
+    for lost in (gone, [tmp_path / "runs"]):
+        for path in lost:
+            shutil.rmtree(path)
+        assert main(MAIN) == 0
+        assert result(tmp_path)["cells"] == cells
+        assert {name: (folder / name).read_bytes() for name in before} == before
+    assert "bfq, 2 members, 20 updates on pendulum-mixed: finished elsewhere" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    redraw(Path("results/main-quick"))
+    assert {name: (folder / name).read_bytes() for name in before} == before
+
+
+def test_cells_tell_all_that_figures_need_of_their_runs(finished):
+    names = ("return", "normalized")
+    with contextlib.chdir(finished[0]):
+        told = told_runs(read_outcome(Path("results/main-quick")))
+        assert len(told) == 2
+        for run in told:
+            real = read_run(run.folder)
+            along = [row for row in real.rows if row.kind == "evaluation"]
+            rows = tuple(replace(row, metrics={name: row.metrics[name] for name in names}) for row in along)
+            assert rows
+            assert run == replace(real, rows=rows, scores={name: real.scores[name] for name in names})
+
+
+def test_what_a_command_does_not_ask_for_stays(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["bfq", "reproduce", "main", "--agents", "bc"])
+    cells, table = result(tmp_path)["cells"], (tmp_path / "results/main-quick/table.md").read_text()
+    assert main(["reproduce", "main", *SMALL, "--agents", "bc", "--tasks", "pendulum-mixed"]) == 0
+    assert result(tmp_path)["cells"] == cells
+    assert (tmp_path / "results/main-quick/table.md").read_text() == table
+    assert result(tmp_path)["command"] == "bfq reproduce main --agents bc"
+    assert len(result(tmp_path)["earlier"]) == 1
 
 
 def test_an_outcome_survives_its_file(finished):
@@ -409,7 +462,7 @@ def test_ours_stands_beside_the_papers_with_a_difference_and_footnotes():
     notes = [note.text for note in TABLES["full"].notes_on("hopper-medium-v2", "dql")]
     assert notes
     assert all(note[:40] in text for note in notes)
-    page = page_of(replace(made, folders=()), [Drawn("a.png", "A", b"png", "words")])
+    page = page_of(made, [Drawn("a.png", "A", b"png", "words")])
     assert page.count('class="gain"') == 2  # in the overview and in its own table
     assert "71.0<small>(66.1)</small>" in page
 
@@ -484,6 +537,13 @@ def test_times_are_measured_once_and_only_those_that_the_paper_has(tmp_path, mon
     (again,) = json.loads(capsys.readouterr().out)
     assert len(measured) == 2
     assert first["cells"] == again["cells"]
+    shutil.rmtree("runs")
+    assert main(words) == 0
+    (elsewhere,) = json.loads(capsys.readouterr().out)
+    assert len(measured) == 2
+    assert elsewhere["cells"] == first["cells"]
+    assert main([*words, "--again"]) == 0
+    assert len(measured) == 4
     assert [(c["row"], c["readings"][0]["values"]) for c in first["cells"]] == [
         ("frequency", [100.0]),
         ("training time", [0.5]),
@@ -496,4 +556,11 @@ def test_the_checkerboard_is_drawn_and_measured(tmp_path, monkeypatch, capsys):
     (told,) = json.loads(capsys.readouterr().out)
     first = [cell for cell in told["cells"] if cell["row"] == "energy distance"]
     assert [cell["column"] for cell in first] == ["fm-1", "fm-2", "fm-5", "fm-10", "bfq-1"]
-    assert (tmp_path / "results" / "toy-quick" / "toy.png").exists()
+    picture = tmp_path / "results" / "toy-quick" / "toy.png"
+    before = picture.read_bytes()
+    shutil.rmtree("runs")
+    assert main(["reproduce", "toy", "--quick", "--seeds", "1"]) == 0
+    assert "finished elsewhere" in capsys.readouterr().err
+    assert picture.read_bytes() == before
+    assert base64.b64encode(before).decode() in picture.with_name("index.html").read_text()
+    assert not (tmp_path / "runs").exists()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bfq.agents.agent import Acting
-from bfq.agents.values import aggregate, backup_values, choose, critic_loss, guidance, td_target
+from bfq.agents.values import aggregate, backup_values, choose, critic_loss, guidance, guided, td_target
+from bfq.nets.critic import Critics
 
 KEY = jax.random.key(0)
 
@@ -67,6 +68,29 @@ def test_random_guidance_divides_by_the_other_critic():
     q = jnp.array([[2.0, 2.0], [-8.0, -8.0]])
     found = {round(float(guidance(q, jax.random.key(k), "random")), 4) for k in range(20)}
     assert found == {round(2.0 / 8.0, 4), round(-8.0 / 2.0, 4)}
+
+
+@pytest.mark.parametrize("how", ["random", "mean"])
+def test_guided_is_guidance_by_all_critics_with_its_gradient(how):
+    """Whichever critic is drawn, and for several members at once."""
+    critics = Critics(KEY, 3, 2, "clean_diffuser", 16, 2)
+    states, actions = jax.random.normal(KEY, (8, 3)), jax.random.normal(jax.random.key(1), (8, 2))
+    keys = jax.random.split(KEY, 8)
+    assert len(np.unique(jax.vmap(jax.random.bernoulli)(keys))) == 2
+
+    def apart(a, key):
+        value, q = guided(critics, states, a, key, how)
+        return value, q.mean()
+
+    def together(a, key):
+        q = critics(states, a)
+        return guidance(q, key, how), q.mean()
+
+    found, wanted = (
+        jax.vmap(jax.value_and_grad(f, has_aux=True), (None, 0))(actions, keys) for f in (apart, together)
+    )
+    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_best_of_n_takes_the_best():

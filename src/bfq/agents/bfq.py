@@ -145,8 +145,9 @@ def policy_loss(
     )
     bc_loss, parts = asked.loss()
     proposed = noise - asked.answers[-1]
-    q = critics(batch.observations, jnp.clip(proposed, -1.0, 1.0))
-    loss = bc_loss - config.eta * values.guidance(q, critic_key, config.guidance)
+    actions = jnp.clip(proposed, -1.0, 1.0)
+    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
+    loss = bc_loss - config.eta * guidance
     if config.bound_penalty:
         loss += config.bound_penalty * jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents.agent import Acting, Batch, Metrics
+from bfq.kernels.device import use
+from bfq.nets.critic import Critics
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
@@ -107,6 +109,32 @@ def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[
     means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
     first = jax.random.bernoulli(key)
     return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])
+
+
+def guided(
+    critics: Critics,
+    observations: Float[Array, "b s"],
+    actions: Float[Array, "b a"],
+    key: PRNGKeyArray,
+    how: str,
+) -> tuple[Float[Array, ""], Float[Array, "2 b"]]:
+    """`guidance` by the critics' values, and the values, of which "random" may have exchanged the two.
+
+    Of two random critics only Q_k has a gradient. Where launches cost nothing the critics are called apart,
+    so that the products of the other's gradient are not computed.
+    """
+    if how != "random" or use().kernels:
+        q = critics(observations, actions)
+        return guidance(q, key, how), q
+    first = jax.random.bernoulli(key)
+
+    def one(is_first: Array) -> Array:
+        # A choice between the two, not an index: for several members that would be a gather.
+        chosen: Critics = jax.tree.map(lambda leaf: jnp.where(is_first, leaf[:1], leaf[1:]), critics)
+        return chosen(observations, actions)
+
+    q_k, q_j = one(first), jax.lax.stop_gradient(one(~first))
+    return q_k.mean() / (jnp.abs(q_j).mean() + 1e-6), jnp.concatenate([q_k, q_j])
 
 
 def improvement(values: Float[Array, "q b"], normalised: bool) -> Float[Array, ""]:

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, metavar="N", help="updates of each member")
     add("--precision", default="float32", metavar="NAME", help="of products in training: float32 | bfloat16")
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
+    add("--again", action="store_true", help="run anew what is finished, but not on this machine")
     add("--dry-run", action="store_true", help="tell what would be done, and from which data")
     add("--json", action="store_true", help="print result.json, or the plan, and nothing else")
 
@@ -43,12 +44,14 @@ def run(args: argparse.Namespace) -> int:
         from bfq.files import check_place
         from bfq.reproduction.options import Options, chosen
         from bfq.reproduction.reproduce import plan
+        from bfq.reproduction.results import earlier_of
         from bfq.reproduction.work import Bench
         from bfq.settings import check_precision
 
     check_precision(args.precision)
     wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
-    plans = [plan(experiment) for experiment in chosen(args.name, wished)]
+    asked = chosen(args.name, wished)
+    plans = [plan(each, earlier_of(each, args.out), args.again) for each in asked]
     bench = Bench(_tools(), quiet=args.json)
     if args.dry_run:
         return _tell(plans, bench, args.json)
@@ -74,24 +77,24 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
     from bfq.training.loop import Stopped
 
     command = f"bfq {shlex.join(sys.argv[1:])}"
-    outcomes = []
+    done = []
     if not args.json:
         for each in plans:
             print(each.tell(bench), flush=True)
     try:
         for each in plans:
-            outcomes.append(reproduce(each, bench, args.out, command, say))
+            done.append(reproduce(each, bench, args.out, command, say))
     except Stopped as stopped:
         say(f"bfq: {stopped} The same command goes on from there.")
         return stopped.exit_code
-    folders = [folder_of(outcome, args.out) for outcome in outcomes]
+    folders = [folder_of(each.experiment, args.out) for each in plans]
     if args.json:
         show_json([read_json(folder / "result.json") for folder in folders])
     else:
         for folder in folders:
             print((folder / "table.md").read_text())
             print(f"page {folder / 'index.html'}")
-    return 1 if any(outcome.failed for outcome in outcomes) else 0
+    return 1 if any(each.failed for each in done) else 0
 
 
 def _tools() -> Any:

@@ -5,6 +5,7 @@ d = ∫_r^t v dτ. A network predicts the velocity-like v_θ and the displacemen
 π the identity at r = t and lets short displacements be learnt from the flow-matching velocity.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.flow.path import conditional_velocity, noisy_action
 from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_spans
-from bfq.nets.velocity import Velocity, at_times
+from bfq.nets.velocity import EmbeddedVelocity, Velocity
+
+Times = Float[Array, " _"]
 
 
 class TimeRule(NamedTuple):
@@ -64,9 +67,14 @@ class Query(NamedTuple):
     """Rows on which a network is called."""
 
     x: Float[Array, "b a"]
-    r: Float[Array, " b"]
-    t: Float[Array, " b"]
+    r: Float[Array, " *b"]  # one a row, or one for all rows
+    t: Float[Array, " *b"]
     observation: Float[Array, "b s"]
+
+    def times(self) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+        """(r, t) of each row."""
+        count = (len(self.x),)
+        return jnp.broadcast_to(self.r, count), jnp.broadcast_to(self.t, count)
 
 
 class Question(NamedTuple):
@@ -83,14 +91,15 @@ class Question(NamedTuple):
 
 def ask(velocity: Velocity, *queries: Query) -> list[Float[Array, "_ a"]]:
     """The network's answer to each query, from one call: one large product is faster than several small."""
-    rows = [jnp.concatenate(parts) for parts in zip(*queries, strict=True)]
-    ends = np.cumsum([len(query.t) for query in queries])[:-1]
+    spread = [(query.x, *query.times(), query.observation) for query in queries]
+    rows = [jnp.concatenate(parts) for parts in zip(*spread, strict=True)]
+    ends = np.cumsum([len(query.x) for query in queries])[:-1]
     return jnp.split(velocity(*rows), ends)
 
 
 def full_span(noise: Float[Array, "b a"], observation: Float[Array, "b s"]) -> Query:
     """The call that acts, (r, t) = (0, 1): its answer is the whole displacement from noise to action."""
-    return Query(noise, jnp.zeros(len(noise)), jnp.ones(len(noise)), observation)
+    return Query(noise, jnp.zeros(()), jnp.ones(()), observation)
 
 
 def boundary_question(
@@ -196,7 +205,7 @@ def bootstrap(
     - "update": the paper's letter, ξ ~ Bernoulli(λ) once an update chooses which loss the whole batch has.
     - "both": both losses on the whole batch.
 
-    All times are embedded in one call; the rows of both losses and of `also` are answered in another.
+    The rows of both losses and of `also` are answered in one call.
     """
     noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
     noise = jax.random.normal(noise_key, action.shape)
@@ -206,9 +215,7 @@ def bootstrap(
     near = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
     spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
     r, m, t = with_full_spans(span_key, spans, times.full_span_share)
-    asked = [near, (r, t), *((query.r, query.t) for query in also)]
-    together = [jnp.concatenate(parts) for parts in zip(*asked, strict=True)]
-    late, early, velocity = at_times(velocity, (m, t), (r, m), (together[0], together[1]))
+    late, early, velocity = _embedded(velocity, near, (r, m, t), also)
 
     bnd = boundary_question(action[anchored], noise[anchored], *near, observation[anchored], preconditioned)
     comp = composition_question(
@@ -218,6 +225,38 @@ def bootstrap(
     if mixing == "update":
         weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
     return Bootstrap(bnd, comp, ask(velocity, bnd.query, comp.query, *also), weight)
+
+
+def _embedded(
+    velocity: Velocity, near: tuple[Times, Times], spans: tuple[Times, Times, Times], also: Sequence[Query]
+) -> list[Velocity]:
+    """The velocity over (m, t), over (r, m), and at the rows of both losses and of `also`.
+
+    All times are embedded in one call, and none twice: the inner steps take t and r from the outer one, and a
+    pair that serves all rows of a query is one row.
+    """
+    if not isinstance(velocity, EmbeddedVelocity):
+        return [velocity] * 3
+    network, (r, m, t) = velocity, spans
+    asked = [near, (r, t), (m, m), *((jnp.atleast_1d(query.r), jnp.atleast_1d(query.t)) for query in also)]
+    code = network.code(*(jnp.concatenate(times) for times in zip(*asked, strict=True)))
+    of_near, of_span, of_m, *of_also = jnp.split(code, np.cumsum([len(t) for _, t in asked])[:-1])
+    of_t, of_r = jnp.split(of_span, 2, axis=-1)
+    m_as_t, m_as_r = jnp.split(of_m, 2, axis=-1)
+    spread = [
+        jnp.broadcast_to(part, (len(query.x), part.shape[1]))
+        for part, query in zip(of_also, also, strict=True)
+    ]
+
+    def given(*code: Array, axis: int) -> Velocity:
+        joined = jnp.concatenate(code, axis)
+        return lambda x, r, t, s: network.at(joined, x, s)
+
+    return [
+        given(of_t, m_as_r, axis=-1),
+        given(m_as_t, of_r, axis=-1),
+        given(of_near, of_span, *spread, axis=0),
+    ]
 
 
 def bootstrap_loss(

@@ -72,6 +72,30 @@ def zeros(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     return jnp.zeros((fan_in, fan_out)), jnp.zeros(fan_out)
 
 
+@jax.custom_vjp
+def product(x: Float[Array, "r i"], weight: Float[Array, "i o"]) -> Float[Array, "r o"]:
+    """X W, whose gradient has W's own order of numbers.
+
+    JAX's own is the transpose of δᵀx, and XLA leaves the transposing to Adam's loops, which it slows down.
+    """
+    return x @ weight
+
+
+def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ weight, (x, weight)
+
+
+def _product_backward(saved: tuple[Array, Array], upstream: Float[Array, "r o"]) -> tuple[Array, Array]:
+    """δ Wᵀ and xᵀ δ, as contractions: written with .T they would be transposed again."""
+    x, weight = saved
+    of_x = jax.lax.dot_general(upstream, weight, (((1,), (1,)), ((), ())))
+    of_weight = jax.lax.dot_general(x, upstream, (((0,), (0,)), ((), ())))
+    return of_x, of_weight
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
 class Linear(eqx.Module):
     """y = x W + b."""
 

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.kernels.device import use
 from bfq.kernels.layers import layers, suits
-from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, torch_uniform
+from bfq.kernels.rounded import full
+from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, product, torch_uniform
 
 
 class MLP(eqx.Module):
@@ -102,6 +103,8 @@ def hidden_layers(
             finishes[-1] = finishes[-1]._replace(headed=True)
             parameters[-1] += (head,)
         return layers(tuple(finishes), x, weights, tuple(parameters))
+    own = use().backward and x.ndim == 2
     for linear, finish, norm in zip(linears, finishes, told, strict=True):
-        x = finish(linear(x), *norm)
+        z = product(x, full(linear.weight)) + linear.bias if own else linear(x)
+        x = finish(z, *norm)
     return x

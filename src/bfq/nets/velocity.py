@@ -9,10 +9,8 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.layers import Linear, gelu, variance_scaling, zeros
 from bfq.nets.mlp import MLP
@@ -92,24 +90,6 @@ class EmbeddedVelocity(eqx.Module):
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """The velocity, from times that are embedded first."""
         return self.at(self.code(r, t), noisy_action, observation)
-
-
-def at_times(velocity: Velocity, *pairs: tuple[Float[Array, " _"], Float[Array, " _"]]) -> list[Velocity]:
-    """The velocity at each of several pairs (r, t), all of them embedded in one call.
-
-    What is returned looks at its x and s alone. A network without an embedding is returned as it is, and so
-    is any where launches cost nothing: there, one call would only carry gradients of rows that need none.
-    """
-    if not isinstance(velocity, EmbeddedVelocity) or not use().kernels:
-        return [velocity] * len(pairs)
-    network = velocity
-    code = network.code(*(jnp.concatenate(times) for times in zip(*pairs, strict=True)))
-    ends = np.cumsum([len(t) for _, t in pairs])[:-1]
-
-    def given(code: Array) -> Velocity:
-        return lambda x, r, t, s: network.at(code, x, s)
-
-    return [given(part) for part in jnp.split(code, ends)]
 
 
 class RawTimeVelocity(eqx.Module):

@@ -77,9 +77,9 @@ class Outcome:
     """An experiment with all its cells, as far as they are filled."""
 
     experiment: Experiment
-    sources: tuple[Source, ...]
+    sources: tuple[Source, ...]  # a row each, as the last command that asked for it found them
     cells: tuple[Cell, ...]
-    folders: tuple[str, ...] = ()  # of the runs behind the cells, each once
+    calls: tuple[dict[str, Any], ...] = ()  # the commands behind the cells: words, device, versions, seconds
 
     @property
     def rows(self) -> list[str]:
@@ -102,6 +102,12 @@ class Outcome:
     def failed(self) -> list[Cell]:
         """What was tried in vain."""
         return [cell for cell in self.cells if cell.state == "failed"]
+
+    def sources_of(self, row: str) -> list[Source]:
+        """What the cells of a row learnt from, each once; of a row without numbers, what it would."""
+        told = [Source(**cell.provenance["source"]) for cell in self.of(row) if "source" in cell.provenance]
+        found = {source.data: source for source in told}
+        return list(found.values()) or [source for source in self.sources if source.task == row]
 
     def of(self, row: str) -> list[Cell]:
         """The cells of a row."""

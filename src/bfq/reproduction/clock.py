@@ -1,8 +1,9 @@
-"""How long a run takes as a whole, over all commands that worked on it."""
+"""How long a run takes as a whole, over all commands that worked on it, and when it ended."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bfq.files import read_json, write_json
@@ -23,7 +24,7 @@ def clocked(folder: Path) -> Iterator[None]:
         yield
     finally:
         total = None if before is None else before + time.monotonic() - began
-        write_json(folder / CLOCK, {"seconds": total})
+        write_json(folder / CLOCK, {"seconds": total, "ended": _told(time.time())})
 
 
 def seconds(folder: Path) -> float | None:
@@ -31,3 +32,14 @@ def seconds(folder: Path) -> float | None:
     path = folder / CLOCK
     found: float | None = read_json(path)["seconds"] if path.exists() else None
     return found
+
+
+def finished(folder: Path, files: Sequence[str] = ("result.json",)) -> str:
+    """When a run ended, in UTC, as its clock says; else when the last of its files was written."""
+    path = folder / CLOCK
+    ended: str | None = read_json(path).get("ended") if path.exists() else None
+    return ended or _told(max((folder / file).stat().st_mtime for file in files))
+
+
+def _told(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")

@@ -12,13 +12,16 @@ from bfq.reporting.html import SCORES
 from bfq.reporting.legend import Colours, method_colours
 from bfq.reporting.profile_figure import profile_figure
 from bfq.reporting.radar_figure import radar_figure
-from bfq.reporting.runs import Member, Run, read_run
+from bfq.reporting.runs import Member, Run
 from bfq.reporting.score_figure import score_figure
 from bfq.reproduction.cells import Cell, Outcome
 from bfq.reproduction.drawn import Drawn
 from bfq.reproduction.experiments import QUICK
 from bfq.reproduction.frequency import frequency_and_score
+from bfq.reproduction.mixed import rows_of_several
+from bfq.reproduction.results import folder_of
 from bfq.reproduction.together import common
+from bfq.reproduction.told_runs import told_runs
 
 K = TypeVar("K")
 SCORE = "normalised score"
@@ -41,11 +44,11 @@ def figures(outcome: Outcome, results: Path) -> list[Drawn]:
         return _scores(outcome)
     if outcome.experiment.kind == "speed":
         return [*frequency_and_score(outcome, results), *_speed(outcome)]
-    return _toy(outcome)
+    return _toy(outcome, results)
 
 
 def _scores(outcome: Outcome) -> list[Drawn]:
-    runs = [_entitled(read_run(Path(folder)), folder, outcome) for folder in outcome.folders]
+    runs = [_entitled(run, outcome) for run in told_runs(outcome)]
     runs.sort(key=lambda run: run.agent != outcome.foremost)
     # Figures of runs colour them in their order; the others get the same colours, and no two one.
     colours = method_colours(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
@@ -58,7 +61,14 @@ def _scores(outcome: Outcome) -> list[Drawn]:
     curves = learning_curves(*runs) if runs else None
     title = outcome.experiment.entitled("Learning curves")
     last = [Drawn("learning_curves.png", title, curves, CURVES)] if curves else []
-    return [*([first] if first else []), *_radar(outcome, colours), *_profiles(outcome, colours), *last]
+    rounds = [_warned(each, outcome) for each in (*([first] if first else []), *_radar(outcome, colours))]
+    return [*rounds, *_profiles(outcome, colours), *last]
+
+
+def _warned(drawn: Drawn, outcome: Outcome) -> Drawn:
+    """A picture of whole rows, with a word on those in which not all methods had the same data."""
+    rows = ", ".join(rows_of_several(outcome))
+    return drawn._replace(caption=f"{drawn.caption} From different data: {rows}.") if rows else drawn
 
 
 def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:
@@ -67,10 +77,10 @@ def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:
     return Drawn("scores.png", outcome.experiment.heading, picture, SCORES) if picture else None
 
 
-def _entitled(run: Run, folder: str, outcome: Outcome) -> Run:
+def _entitled(run: Run, outcome: Outcome) -> Run:
     """A run under the names that the table has for it, and that says so if it is but a quick one."""
     symbol = outcome.experiment.symbol
-    labels = [cell.column for cell in outcome.cells if cell.provenance.get("run") == folder]
+    labels = [cell.column for cell in outcome.cells if cell.provenance.get("run") == str(run.folder)]
     name = labels[0] if len(set(labels)) == 1 and not symbol else run.agent
     if symbol:
         run = replace(run, members=tuple(_renamed(member, symbol) for member in run.members))
@@ -183,7 +193,11 @@ def _steps(column: str) -> tuple[str, float]:
     return (method, float(steps)) if steps.isdigit() else (column, 1.0)
 
 
-def _toy(outcome: Outcome) -> list[Drawn]:
+def _toy(outcome: Outcome, results: Path) -> list[Drawn]:
+    """The picture of the run, or the one that is kept here if that is elsewhere."""
     caption = "Black: the truth. Blue: what each method makes of the same noise, seed by seed the first."
-    pictures = [Path(folder) / "toy.png" for folder in outcome.folders]
-    return [Drawn("toy.png", outcome.experiment.heading, path.read_bytes(), caption) for path in pictures]
+    runs = dict.fromkeys(Path(cell.provenance["run"]) for cell in outcome.cells if cell.readings)
+    folders = [*runs, folder_of(outcome.experiment, results)]
+    pictures = [path for folder in folders if runs and (path := folder / "toy.png").is_file()]
+    heading = outcome.experiment.heading
+    return [Drawn("toy.png", heading, path.read_bytes(), caption) for path in pictures[:1]]

@@ -1,12 +1,10 @@
 """The results as one page that holds everything: built of the parts that every report is built of."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from bfq.reporting import prose
 from bfq.reporting.html import facts, figure, page
 from bfq.reporting.markup import Markup, tag
-from bfq.reporting.runs import read_run
 from bfq.reporting.tables import ABSENT
 from bfq.reproduction.cells import Cell, Outcome
 from bfq.reproduction.drawn import Drawn
@@ -25,6 +23,7 @@ from bfq.reproduction.table import (
     sections,
     unfilled,
 )
+from bfq.reproduction.told_runs import told_runs
 
 STYLE = """
 .gain { background: color-mix(in srgb, #009e73 24%, transparent); }
@@ -39,6 +38,7 @@ STYLE = """
   background: var(--page); font-weight: 400; line-height: 1.3;
 }
 .warning { padding: 0.6rem 1rem; border: 2px solid #d55e00; border-radius: 0.5rem; font-weight: 600; }
+td[data-label="data"] { white-space: normal !important; overflow-wrap: anywhere; }
 td.why { white-space: normal !important; text-align: left !important; color: var(--quiet); }
 """
 FEW = 4  # sections that are shown unfolded
@@ -150,21 +150,23 @@ def _list(title: str, texts: Sequence[str], kind: str = "ul") -> list[Markup]:
 def _provenance(outcome: Outcome) -> list[Markup]:
     """Every dataset and every protocol once, then every run with its device, versions and command."""
     done = [cell for cell in outcome.cells if cell.provenance]
-    runs = (
-        [read_run(Path(folder)) for folder in outcome.folders] if outcome.experiment.kind == "scores" else []
-    )
-    words = {source.data: source.words for source in outcome.sources}
+    runs = told_runs(outcome)
+    words = {source.data: source.words for row in outcome.rows for source in outcome.sources_of(row)}
     parts: list[Markup] = []
-    for name, run in {run.data["name"]: run for run in runs}.items():
+    for (name, _), run in {(run.data["name"], run.data["sha256"]): run for run in runs}.items():
         parts += [tag("h3", f"Data: {name}"), facts({"what": words.get(name, ABSENT), **prose.data(run)})]
     parts += _list("How the learning curves were evaluated", list(dict.fromkeys(map(prose.protocol, runs))))
     if done:
-        parts += [tag("h3", "Where it ran"), facts(_machine(done[-1]))]
+        parts += [tag("h3", "Where it ran"), facts(_machines(done))]
     told = {cell.provenance["run"]: cell.provenance for cell in done}
     commands = [tag("li", tag("code", each.get("command", folder))) for folder, each in told.items()]
     return [*parts, *([tag("h3", "Runs"), tag("ul", *commands, class_="notes")] if commands else [])]
 
 
-def _machine(cell: Cell) -> dict[str, str]:
-    told = cell.provenance
-    return {"device": told.get("device", ABSENT), **{k: str(v) for k, v in told["versions"].items()}}
+def _machines(cells: Sequence[Cell]) -> dict[str, str]:
+    """Devices and versions; where cells come from several machines, all of them."""
+    told = [
+        {"device": cell.provenance.get("device") or ABSENT, **cell.provenance["versions"]} for cell in cells
+    ]
+    names = dict.fromkeys(name for each in told for name in each)
+    return {name: ", ".join(dict.fromkeys(str(each.get(name, ABSENT)) for each in told)) for name in names}

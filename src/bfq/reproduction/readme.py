@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bfq.errors import BadInput
-from bfq.files import read_json, write_bytes
+from bfq.files import write_bytes
 from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text, ranged
 from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.mixed import data_of
 from bfq.reproduction.readme_tables import TABLES, table
 from bfq.reproduction.results import read_outcome
+from bfq.reproduction.sources import Source
 from bfq.reproduction.table import number, spread
 from bfq.reproduction.together import together
 
@@ -83,7 +85,8 @@ def _name(outcome: Outcome, cells: Sequence[Cell | None]) -> str:
 
 def _head(outcome: Outcome, row: str) -> str:
     """The row, its data where these are not the published, and its unit where it is not told beneath."""
-    source = next((each.kind for each in outcome.sources if each.task == row), "")
+    first, *others = outcome.sources_of(row) or [Source(row, None, "", "")]
+    source = "" if others else first.kind  # several are told at their numbers
     unit = next(cell.unit for cell in outcome.of(row) if cell.ours)
     plain = outcome.experiment.kind == "scores" or unit == row
     return escaped(f"{row}{'' if plain else f', {unit}'}") + (f" ({DATA[source]})" if source in DATA else "")
@@ -99,7 +102,8 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     doubt = DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
     compared = printed if not outcome.experiment.quick else None
     paper = f" ({number(compared.value, cell.unit)}{doubt})" if compared else ""
-    return f"{shown}{lost}{paper}"
+    data = data_of(outcome, cell)
+    return f"{shown}{lost}{paper}{f' on {escaped(data)}' if data else ''}"
 
 
 def _others(cells: Sequence[Cell | None]) -> list[str]:
@@ -115,12 +119,18 @@ def _protocol(cell: Cell | None, name: str) -> str:
 def _words(outcome: Outcome, root: Path, name: str) -> str:
     """What the numbers are, from which file, and by which command they were made."""
     done = [cell for cell in outcome.cells if cell.ours]
-    made = read_json(root / name / "result.json")["command"]
     page = f"; the page with everything: [`index.html`]({name}/index.html)"
+    shown = page if (root / name / "index.html").exists() else ""
     return (
-        f"{_spent(outcome, done)}; from [`{name}/result.json`]({name}/result.json), made by `{made}` and put "
-        f"here by `make tables`{page if (root / name / 'index.html').exists() else ''}.{_gaps(outcome)}"
+        f"{_spent(outcome, done)}; from [`{name}/result.json`]({name}/result.json), made by "
+        f"{_made(outcome)} and put here by `make tables`{shown}.{_gaps(outcome)}"
     )
+
+
+def _made(outcome: Outcome) -> str:
+    """The command, or how many there were."""
+    first, *others = dict.fromkeys(call["command"] for call in outcome.calls)
+    return f"the {len(others) + 1} commands that it lists" if others else f"`{first}`"
 
 
 def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:

@@ -1,4 +1,4 @@
-"""Tables, pictures and pages again, from result.json and the run folders that it names: no data is needed.
+"""Tables, pictures and pages again, from result.json: neither data nor run folders are needed.
 
 `python -m bfq.reproduction.redraw results/main`
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bfq.errors import BadInput
 from bfq.files import write_bytes
+from bfq.reproduction.cells import Outcome
 from bfq.reproduction.results import folder_of, read_outcome, write_pictures
 from bfq.reproduction.table import markdown
 
@@ -16,12 +17,19 @@ from bfq.reproduction.table import markdown
 def redraw(folder: Path) -> list[Path]:
     """Writes table.md, the figures and the page anew; result.json stays as it is."""
     outcome = read_outcome(folder)
-    out = folder.absolute().parent
-    if folder_of(outcome, out) != folder.absolute():
-        raise BadInput(f"{folder} holds the experiment {folder_of(outcome, out).name}: name the folder so.")
+    out = results_of(outcome, folder)
     written = write_pictures(outcome, out)
     write_bytes(folder / "table.md", markdown(outcome).encode())
     return [folder / "table.md", *written]
+
+
+def results_of(outcome: Outcome, folder: Path) -> Path:
+    """The folder around an experiment's own, which must have its name."""
+    out = folder.absolute().parent
+    own = folder_of(outcome.experiment, out)
+    if own != folder.absolute():
+        raise BadInput(f"{folder} holds the experiment {own.name}: name the folder so.")
+    return out
 
 
 def main() -> int:

@@ -10,9 +10,10 @@ from jax.errors import JaxRuntimeError
 
 from bfq.errors import BadInput
 from bfq.reporting import prose
+from bfq.reproduction.accumulated import taken
 from bfq.reproduction.cells import Cell, Outcome, empty
-from bfq.reproduction.experiments import Experiment
-from bfq.reproduction.results import write_numbers, write_pictures
+from bfq.reproduction.experiments import Experiment, get_experiment
+from bfq.reproduction.results import called, write_numbers, write_pictures
 from bfq.reproduction.scores import trainings
 from bfq.reproduction.sources import Source, source_of
 from bfq.reproduction.speed import measurements
@@ -20,6 +21,7 @@ from bfq.reproduction.toy import boards
 from bfq.reproduction.work import Bench, Work, state
 
 Say = Callable[[str], None]
+ELSEWHERE = "finished elsewhere"
 
 
 class Plan(NamedTuple):
@@ -28,6 +30,32 @@ class Plan(NamedTuple):
     experiment: Experiment
     sources: tuple[Source, ...]  # of its rows; none for what needs no data
     works: tuple[Work, ...]
+    earlier: Outcome | None = None  # what commands of before left, here or on another machine
+    again: bool = False  # whether what is finished only elsewhere is run anew
+
+    def state(self, work: Work, bench: Bench) -> str:
+        """How far some work is, in words: numbers of another run stay, those of a run here are read again."""
+        here, found = state(work, bench), [self._before(cell) for cell in work.waiting]
+        if self.again or not all(cell is not None and work.would_make(cell, bench) for cell in found):
+            return here
+        folder = work.folder(bench) if here == "finished" else None
+        own = folder and {Path(cell.provenance["run"]).name for cell in found if cell} == {folder.name}
+        return here if own else ELSEWHERE
+
+    def _before(self, cell: Cell) -> Cell | None:
+        """The numbers that stand in the place of a cell already."""
+        found = self.earlier.at(cell.row, cell.column) if self.earlier else None
+        return found if found and found.readings else None
+
+    @property
+    def unfilled(self) -> list[Cell]:
+        """The cells of the rows that cannot be filled here."""
+        return [
+            cell
+            for source in self.sources
+            if not source.data
+            for cell in empty(source.task, self.experiment.columns, "unfilled", source.words)
+        ]
 
     def describe(self, bench: Bench) -> dict[str, Any]:
         """For programs."""
@@ -36,8 +64,10 @@ class Plan(NamedTuple):
             "title": self.experiment.heading,
             "sources": [source._asdict() for source in self.sources],
             "parts": [
-                {"row": w.row, "name": w.name, "size": w.size, "state": state(w, bench)} for w in self.works
+                {"row": w.row, "name": w.name, "size": w.size, "state": self.state(w, bench)}
+                for w in self.works
             ],
+            "kept": [{"row": c.row, "column": c.column} for c in self.unfilled if self._before(c)],
         }
 
     def tell(self, bench: Bench) -> str:
@@ -47,6 +77,8 @@ class Plan(NamedTuple):
         for row in dict.fromkeys([*(source.task for source in self.sources), *(p["row"] for p in parts)]):
             lines += [f"  {source.words}" for source in self.sources if source.task == row]
             lines += _lines([part for part in parts if part["row"] == row])
+            kept = [cell["column"] for cell in told["kept"] if cell["row"] == row]
+            lines += [f"    {ELSEWHERE} and kept: {', '.join(kept)}"] if kept else []
         return "\n".join(lines)
 
 
@@ -60,49 +92,63 @@ def _lines(parts: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def plan(experiment: Experiment) -> Plan:
+class Done(NamedTuple):
+    """What came of a plan."""
+
+    outcome: Outcome
+    failed: list[Cell]  # what was asked for and tried in vain
+
+
+def plan(experiment: Experiment, earlier: Outcome | None = None, again: bool = False) -> Plan:
     """Finds the data of every row and describes every run; what cannot be is refused here."""
     if experiment.kind != "scores":
         works = {"speed": measurements, "toy": boards}[experiment.kind](experiment)
-        return Plan(experiment, (), tuple(works))
+        return Plan(experiment, (), tuple(works), earlier, again)
     sources = tuple(map(source_of, experiment.usual or experiment.rows))
-    return Plan(experiment, sources, tuple(trainings(experiment, sources)))
+    return Plan(experiment, sources, tuple(trainings(experiment, sources)), earlier, again)
 
 
-def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Outcome:
+def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Done:
     """Does all work in turn, writing the numbers after each; a failed one is told, and the others go on."""
     began, outcome = time.monotonic(), _begin(made)
     rows = list(dict.fromkeys(work.row for work in made.works))
+    failed: list[Cell] = []
     for k, work in enumerate(made.works, 1):
+        kept = made.state(work, bench) == ELSEWHERE
         say(
-            f"{made.experiment.name}: row {rows.index(work.row) + 1} of {len(rows)}, "
-            f"part {k} of {len(made.works)}: {work.name}, {work.size}"
+            f"{made.experiment.name}: row {rows.index(work.row) + 1} of {len(rows)}, part {k} of "
+            f"{len(made.works)}: {work.name}, {work.size}"
+            + (f": {ELSEWHERE}; --again runs it anew" if kept else "")
         )
-        cells = _filled(work, bench)
-        for cell in cells:
-            if cell.state == "failed":
-                say(f"{cell.row}, {cell.column} failed: {cell.why}")
-        outcome = _with(outcome, cells)
-        write_numbers(outcome, out, command, time.monotonic() - began)
-    write_numbers(outcome, out, command, time.monotonic() - began)
+        cells = _kept(work, outcome) if kept else _filled(work, bench)
+        for cell in (cell for cell in cells if cell.state == "failed"):
+            say(f"{cell.row}, {cell.column} failed: {cell.why}")
+            failed.append(cell)
+        outcome = taken(outcome, cells)
+        write_numbers(called(outcome, command, time.monotonic() - began), out)
+    outcome = called(outcome, command, time.monotonic() - began)
+    write_numbers(outcome, out)
     write_pictures(outcome, out)
-    return outcome
+    return Done(outcome, failed)
 
 
 def _begin(made: Plan) -> Outcome:
-    """Every cell, waiting for its turn or out of reach; in the order of the sources."""
+    """Every cell: with the numbers of before, waiting for its turn, or out of reach."""
+    whole = replace(get_experiment(made.experiment.name), quick=made.experiment.quick)
     waiting = [cell for work in made.works for cell in work.waiting]
-    gone = [
-        cell
-        for source in made.sources
-        if not source.data
-        for cell in empty(source.task, made.experiment.columns, "unfilled", source.words)
-    ]
-    cells: list[Cell] = [*waiting, *gone]
-    rows = [source.task for source in made.sources] or list(dict.fromkeys(cell.row for cell in cells))
-    columns = [column.label for column in made.experiment.columns] or [cell.column for cell in cells]
-    ordered = sorted(cells, key=lambda cell: (rows.index(cell.row), columns.index(cell.column)))
-    return Outcome(made.experiment, made.sources, tuple(ordered))
+    ordered = sorted([*waiting, *made.unfilled], key=lambda cell: _place(made, cell))
+    return taken(made.earlier or Outcome(whole, (), ()), ordered, made.sources)
+
+
+def _place(made: Plan, cell: Cell) -> int:
+    """Rows come as they were asked for."""
+    rows = [source.task for source in made.sources]
+    return rows.index(cell.row) if cell.row in rows else 0
+
+
+def _kept(work: Work, outcome: Outcome) -> list[Cell]:
+    """What was found elsewhere, with its failures."""
+    return [cell for each in work.waiting if (cell := outcome.at(each.row, each.column))]
 
 
 def _filled(work: Work, bench: Bench) -> list[Cell]:
@@ -111,10 +157,3 @@ def _filled(work: Work, bench: Bench) -> list[Cell]:
     except (BadInput, JaxRuntimeError, MemoryError) as error:  # the device's memory may be too small for one
         why = " ".join(str(error).split())
         return [replace(cell, state="failed", why=why) for cell in work.waiting]
-
-
-def _with(outcome: Outcome, cells: list[Cell]) -> Outcome:
-    new = {(cell.row, cell.column): cell for cell in cells}
-    merged = tuple(new.get((cell.row, cell.column), cell) for cell in outcome.cells)
-    folders = [cell.provenance["run"] for cell in cells if "run" in cell.provenance]
-    return replace(outcome, cells=merged, folders=tuple(dict.fromkeys((*outcome.folders, *folders))))

@@ -1,5 +1,6 @@
 """What an experiment leaves in its folder: numbers, a table, pictures and a page, each whole or absent."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,42 @@ from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reproduction import successes
 from bfq.reproduction.cells import Cell, Outcome, Reading
-from bfq.reproduction.experiments import get_experiment
+from bfq.reproduction.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.sources import Source
 from bfq.reproduction.table import markdown
 from bfq.reproduction.together import together
+from bfq.reproduction.told_runs import is_whole
 
 SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
 )  # fmt: skip
+CALL = ("versions", "device", "command", "seconds")  # of each command that worked on an experiment
+STATES = ("done", "failed", "unfilled", "waiting")
+KINDS = {  # of what a cell depends on, where it has it
+    "steps": int, "run": str, "members": list, "source": dict, "data": dict, "evaluations": dict,
+    "versions": dict,
+}  # fmt: skip
 
 
-def write_numbers(outcome: Outcome, out: Path, command: str, seconds: float) -> None:
+def called(outcome: Outcome, command: str, seconds: float) -> Outcome:
+    """The outcome as a command that runs here leaves it; given twice, the later stands for both."""
+    device = jax.devices()[0].device_kind
+    call = {"versions": versions(), "device": device, "command": command, "seconds": seconds}
+    return replace(outcome, calls=together_called(outcome.calls, (call,)))
+
+
+def together_called(*lists: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Calls in their order, a command on a device once: the last time."""
+    calls = [call for each in lists for call in each]
+    last = {(call["command"], call["device"]): k for k, call in enumerate(calls)}
+    return tuple(calls[k] for k in sorted(last.values()))
+
+
+def write_numbers(outcome: Outcome, out: Path) -> None:
     """The numbers with all that they depend on, and the table of them."""
-    folder = folder_of(outcome, out)
+    folder = folder_of(outcome.experiment, out)
     make_folder(folder)
-    write_json(folder / "result.json", record(outcome, command, seconds))
+    write_json(folder / "result.json", record(outcome))
     write_bytes(folder / "table.md", markdown(outcome).encode())
 
 
@@ -33,25 +55,26 @@ def write_pictures(outcome: Outcome, out: Path) -> list[Path]:
     """The figures, and the page that holds them."""
     from bfq.reproduction.figures import figures  # they draw: seconds of imports that training need not await
     from bfq.reproduction.page import page_of
-    from bfq.reproduction.strips import strips
+    from bfq.reproduction.strips import strip_files, strips
 
-    folder = folder_of(outcome, out)
-    at_work = strips(outcome)
+    folder = folder_of(outcome.experiment, out)
+    at_work = strips(outcome, folder)
     drawn = [*figures(outcome, out), *at_work.drawn]
     paths = {folder / figure.file: figure.png for figure in drawn}
     paths[folder / "index.html"] = page_of(outcome, drawn, at_work.missing).encode("utf-8", "replace")
     for path, content in paths.items():
         write_bytes(path, content)
+    for path in set(folder.glob("frames-*.png")) - {folder / name for name in strip_files(outcome)}:
+        path.unlink()  # the policy of a cell that was replaced
     return list(paths)
 
 
-def folder_of(outcome: Outcome, out: Path) -> Path:
+def folder_of(experiment: Experiment, out: Path) -> Path:
     """A quick run does not take the place of a real one."""
-    name = outcome.experiment.name
-    return out / (f"{name}-quick" if outcome.experiment.quick else name)
+    return out / (f"{experiment.name}-quick" if experiment.quick else experiment.name)
 
 
-def record(outcome: Outcome, command: str, seconds: float) -> dict[str, Any]:
+def record(outcome: Outcome) -> dict[str, Any]:
     """The content of result.json."""
     experiment, whole = outcome.experiment, together(outcome)
     return {
@@ -60,14 +83,12 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, Any]:
         "quick": experiment.quick,
         "about": experiment.about,
         "table": experiment.table,
-        "sources": [source._asdict() for source in outcome.sources],
+        "sources": [source._asdict() for row in outcome.rows for source in outcome.sources_of(row)],
         "cells": [_cell(outcome, cell) for cell in outcome.cells],
         "averages": [average._asdict() for average in outcome.averages()],
         "together": whole.describe() if whole else None,
-        "versions": versions(),
-        "device": jax.devices()[0].device_kind,
-        "command": command,
-        "seconds": seconds,
+        "earlier": list(outcome.calls[:-1]),
+        **(outcome.calls[-1] if outcome.calls else {}),
     }
 
 
@@ -76,16 +97,39 @@ def read_outcome(folder: Path) -> Outcome:
     path = folder / "result.json"
     told = read_json(path)
     try:
-        experiment = replace(get_experiment(told["experiment"]), quick=told["quick"])
+        experiment = replace(EXPERIMENTS[told["experiment"]], quick=told["quick"])
         cells = tuple(map(_read_cell, told["cells"]))
         sources = tuple(Source(**source) for source in told["sources"])
-    except (KeyError, TypeError) as error:
+        calls = [{name: each[name] for name in CALL} for each in (*told.get("earlier", []), told)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{path} is not what `bfq reproduce` writes: {error!r}.") from error
-    folders = dict.fromkeys(cell.provenance["run"] for cell in cells if "run" in cell.provenance)
-    return Outcome(experiment, sources, cells, tuple(folders))
+    return Outcome(experiment, sources, cells, tuple(calls))
+
+
+def earlier_of(experiment: Experiment, out: Path) -> Outcome | None:
+    """What commands of before left of an experiment; a file that holds something else is refused."""
+    folder = folder_of(experiment, out)
+    if not (folder / "result.json").exists():
+        return None
+    return of_experiment(read_outcome(folder), experiment, folder)
+
+
+def of_experiment(outcome: Outcome, experiment: Experiment, folder: Path) -> Outcome:
+    """The outcome of a folder, if it is one of this experiment."""
+    found, wished = (folder_of(each, Path()) for each in (outcome.experiment, experiment))
+    if found != wished:
+        raise BadInput(
+            f"{folder / 'result.json'} holds the experiment {found} and not {wished}: move it away."
+        )
+    return outcome
 
 
 def _read_cell(told: dict[str, Any]) -> Cell:
+    wrong = [name for name, kind in KINDS.items() if not isinstance(told.get(name, kind()), kind)]
+    values = [value for each in told["readings"] for value in each["values"] if value is not None]
+    sound = told["state"] in STATES and all(map(math.isfinite, values)) and is_whole(told)
+    if wrong or not sound:
+        raise ValueError(f"the cell {told['row']}, {told['column']} is damaged")
     readings = tuple(
         Reading(
             each["name"],

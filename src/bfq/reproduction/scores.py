@@ -13,15 +13,17 @@ import numpy as np
 
 from bfq.agents.agent import get_agent, numeric_fields
 from bfq.data.catalog import TASKS
+from bfq.errors import BadInput
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.reporting.runs import read_run
 from bfq.reproduction import successes
 from bfq.reproduction.cells import Cell, Reading, empty
-from bfq.reproduction.clock import clocked, seconds
+from bfq.reproduction.clock import clocked, finished, seconds
 from bfq.reproduction.experiments import Column, Experiment
-from bfq.reproduction.sources import Source, at_hand
-from bfq.reproduction.work import Bench, Work, place
+from bfq.reproduction.sources import Source, as_good, at_hand
+from bfq.reproduction.told_runs import CURVES
+from bfq.reproduction.work import Bench, Work, fingerprint, place
 from bfq.settings import RunConfig, compose
 from bfq.training.loop import jsonable
 from bfq.training.population import members_of
@@ -72,6 +74,33 @@ class Training:
         told = {**settings, "data_sha256": bench.data(self.run.task).sha256}
         return place(bench.runs, f"{self.run.task}-{self.run.agent}", told)
 
+    def would_make(self, cell: Cell, bench: Bench) -> bool:
+        """Whether a cell has the same settings on the same data, or on better data that is not here."""
+        data = cell.provenance.get("source", {}).get("data")
+        column = next(column for column in self.columns if column.label == cell.column)
+        if data not in as_good(self.row, self.run.task):
+            return False
+        if cell.provenance.get("fingerprint") != self._fingerprint(column, data):
+            return False
+        here = self._digest(bench) if data == self.run.task else None
+        there = cell.provenance.get("data", {}).get("sha256")
+        return None in (here, there) or here == there
+
+    def _digest(self, bench: Bench) -> str | None:
+        """That of the data, as far as it is here and can be read."""
+        try:
+            return bench.data(self.run.task).sha256 if at_hand(self.run.task) else None
+        except BadInput:
+            return None
+
+    def _fingerprint(self, column: Column, data: str) -> str:
+        """Of all that a cell's scores depend on but the content of its data."""
+        run = self.run if data == self.run.task else _run(self.experiment, data, self.columns)
+        settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in ("chunk", "evaluations")}
+        averaged = [run.evaluations, self.experiment.averaged] if self.experiment.averaged > 1 else None
+        ways = {"acting": dict(column.acting), "candidates": self.experiment.candidates, "averaged": averaged}
+        return fingerprint({**settings, **ways})
+
     def fill(self, bench: Bench) -> list[Cell]:
         """Trains from where it stands, then evaluates as often as was not done before."""
         dataset = bench.data(self.run.task)
@@ -100,7 +129,10 @@ class Training:
             "run_seconds": seconds(folder),  # with compiling and with the evaluations along the way
             "members": members,
             "run": str(folder),
-            "source": self.source._asdict(),
+            "source": self.source.used._asdict(),
+            "finished": finished(folder),
+            "fingerprint": self._fingerprint(column, self.run.task),
+            "evaluations": {"protocol": result["protocol"], **_along(folder, places)},
         }
         unit = successes.UNIT if self.run.metric == "success" else "normalised score"
         state = "failed" if lost else "done"
@@ -177,6 +209,14 @@ def _soon(experiment: Experiment, agent: str) -> dict[str, Any]:
     """In a quick run the policy that acts follows the one that learns from the first update on."""
     waits = hasattr(get_agent(agent).config(), "policy_target_start")
     return {"policy_target_start": 0} if experiment.quick and waits else {}
+
+
+def _along(folder: Path, places: Sequence[int]) -> dict[str, Any]:
+    """The evaluations during training, a list of seeds at each step: enough to draw a learning curve."""
+    rows = [row for row in read_run(folder).rows if row.kind == "evaluation"]
+    names = [name for name in CURVES if all(name in row.metrics for row in rows)]
+    told = {name: [[row.metrics[name][k] for k in places] for row in rows] for name in names}
+    return {"steps": [row.step for row in rows], **told}
 
 
 def _is_of(member: dict[str, Any], column: Column) -> bool:

@@ -15,6 +15,7 @@ KINDS = {
     "local": "made here by the published recipe with bfq's own policies, and not the published data",
     "embedded": "a small task that ships with bfq and is in no table of the paper",
 }
+MADE_FIRST = "; it is made first"
 
 
 class Source(NamedTuple):
@@ -24,6 +25,11 @@ class Source(NamedTuple):
     data: str | None  # the task whose data and simulator are used
     kind: str  # a key of KINDS, or none
     words: str  # one sentence
+
+    @property
+    def used(self) -> "Source":
+        """The same once something has learnt from it."""
+        return self._replace(words=self.words.replace(MADE_FIRST, ""))
 
 
 def source_of(task: str) -> Source:
@@ -46,6 +52,12 @@ def at_hand(data: str) -> bool:
     return is_kept(data) or data == PENDULUM.name
 
 
+def as_good(task: str, data: str) -> list[str]:
+    """The names of data for a row that stand no lower than `data`, which is one of them."""
+    names = _candidates(task)
+    return names[: names.index(data) + 1]
+
+
 def _candidates(task: str) -> list[str]:
     """The names under which a row's data may be here, best first."""
     if task not in PAPER:
@@ -65,7 +77,7 @@ def _checked(task: str, data: str) -> Source:
     if trouble:
         return Source(task, None, "none", f"{task} cannot be filled: {data} is here, but {trouble}")
     kind = _kind(data)
-    made = "" if at_hand(data) else "; it is made first"
+    made = "" if at_hand(data) else MADE_FIRST
     name = "" if data == task else f"{data}, "
     return Source(task, data, kind, f"{task}: {name}{KINDS[kind]}{made}.")
 

@@ -18,8 +18,9 @@ from bfq.files import make_folder, read_json, write_json
 from bfq.provenance import versions
 from bfq.reporting.published import TABLES
 from bfq.reproduction.cells import Cell, Reading
+from bfq.reproduction.clock import finished
 from bfq.reproduction.experiments import Column, Experiment
-from bfq.reproduction.work import Bench, Work, place
+from bfq.reproduction.work import Bench, Work, fingerprint, place
 from bfq.settings import compose
 from bfq.training.compiled import remember_compilations
 
@@ -74,18 +75,30 @@ class Measurement:
 
     def folder(self, bench: Bench) -> Path | None:
         """Named after all that a time depends on, the device among it."""
-        told = {task: self._settings(task) for task in self.tasks}
-        device = jax.devices()[0].device_kind
-        return place(bench.runs, f"efficiency-{self.column.label}", {**told, "device": device})
+        told = {**self._all_settings, "device": jax.devices()[0].device_kind}
+        return place(bench.runs, f"efficiency-{self.column.label}", told)
+
+    def would_make(self, cell: Cell, bench: Bench) -> bool:
+        """Whether a cell has the same settings: a time of another device stays until one wants it anew."""
+        return cell.provenance.get("fingerprint") == fingerprint(self._all_settings)
 
     def fill(self, bench: Bench) -> list[Cell]:
         """Measures the robots that were not measured yet."""
         folder = self.folder(bench)
         assert folder is not None
         make_folder(folder)
-        rows = [self._measured(task, folder / f"{task.replace('/', '-')}.json") for task in self.tasks]
+        files = {task: f"{task.replace('/', '-')}.json" for task in self.tasks}
+        rows = [self._measured(task, folder / file) for task, file in files.items()]
         whole = {"tasks": list(self.tasks), "agent": self.column.agent, "rows": rows, "run": str(folder)}
         write_json(folder / "result.json", whole)
+        kept = {
+            **whole,
+            **MADE_UP,
+            "versions": rows[0]["versions"],
+            "device": jax.devices()[0].device_kind,
+            "finished": finished(folder, [*files.values()]),
+            "fingerprint": fingerprint(self._all_settings),
+        }
         return [
             Cell(
                 name,
@@ -94,7 +107,7 @@ class Measurement:
                 "",
                 unit,
                 (Reading(unit, tuple(map(value, rows))),),
-                {**whole, **MADE_UP, "versions": rows[0]["versions"], "device": jax.devices()[0].device_kind},
+                kept,
             )
             for name in self._measures
             for unit, value in [MEASURES[name]]
@@ -110,6 +123,10 @@ class Measurement:
     @cached_property
     def _agent(self) -> Agent:
         return get_agent(self.column.agent)
+
+    @property
+    def _all_settings(self) -> dict[str, Any]:
+        return {task: self._settings(task) for task in self.tasks}
 
     def _settings(self, task: str) -> dict[str, Any]:
         base = compose(task, self.column.agent).config

@@ -1,4 +1,4 @@
-"""Trained policies at work: a strip of frames a row, kept in the run folder or drawn from its checkpoint."""
+"""Trained policies at work: a strip of frames a row, from the run folder, the results, or a checkpoint."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -28,28 +28,43 @@ class Strips(NamedTuple):
     missing: list[str]
 
 
-def strips(outcome: Outcome) -> Strips:
-    """One strip a row: of the foremost column, or of the first that was run. Nothing depends on them."""
+def strips(outcome: Outcome, kept: Path) -> Strips:
+    """One strip a row: of the foremost column, or of the first that was run. Nothing depends on them.
+
+    Those of runs that are elsewhere are taken from the folder `kept`.
+    """
     found = Strips([], [])
     if outcome.experiment.kind != "scores":
         return found
     for cell in filter(None, (_shown(outcome, row) for row in outcome.rows)):
         name = outcome.experiment.named(cell.column)
         try:
-            picture = frames(Path(cell.provenance["run"]))
+            picture = frames(Path(cell.provenance["run"]), kept / file_of(cell))
         except Exception as error:  # noqa: BLE001 - graphics fail in many ways
             found.missing.append(f"{cell.row}, {name}: could not be drawn here: {_told(error)}")
             continue
         caption = CAPTION.format(name, f"seed {cell.provenance['members'][0]['seed']}")
         title = outcome.experiment.entitled(f"At work: {cell.row}")
-        file = f"frames-{cell.row.replace('/', '-')}.png"
-        found.drawn.append(Drawn(file, title, picture, caption, photo=True))
+        found.drawn.append(Drawn(file_of(cell), title, picture, caption, photo=True))
     return found
 
 
-def frames(folder: Path) -> bytes:
-    """The strip of a run's first member: the kept one, else one drawn now and kept."""
+def strip_files(outcome: Outcome) -> set[str]:
+    """The names that strips of the cells may have."""
+    return {file_of(cell) for cell in outcome.cells if cell.provenance.get("members")}
+
+
+def file_of(cell: Cell) -> str:
+    """The strip of a cell among the results, named after its run: none stands for another policy."""
+    words = (cell.row, cell.column, Path(cell.provenance["run"]).name.rpartition("-")[2])
+    return f"frames-{'-'.join(words).replace('/', '-').replace(' ', '-')}.png"
+
+
+def frames(folder: Path, kept: Path) -> bytes:
+    """The strip of a run's first member: its own, the kept one, else one drawn now for its folder."""
     path = folder / FRAMES
+    if not path.is_file() and kept.is_file():
+        return kept.read_bytes()
     if not path.is_file():
         write_bytes(path, _draw(folder))
     return path.read_bytes()

@@ -8,7 +8,7 @@ from bfq.reporting.published import Figure
 from bfq.reporting.standing_tables import POOLED
 from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text
-from bfq.reproduction import successes
+from bfq.reproduction import mixed, successes
 from bfq.reproduction.cells import Average, Cell, Outcome, Reading
 from bfq.reproduction.together import Standing, Together, together
 
@@ -25,8 +25,8 @@ CAPTIONS = {
 
 TOGETHER = "All methods over the same rows"
 OVER_ROWS = (
-    "Over the rows in which every seed of every method has a score ({}). Mean: of the rows' means, with a "
-    f"95% interval by Student's t after Welch and Satterthwaite. {POOLED}"
+    "Over the rows in which all methods learnt from data of one name and every seed has a score ({}). Mean: "
+    f"of the rows' means, with a 95% interval by Student's t after Welch and Satterthwaite. {POOLED}"
 )
 IMPROVEMENT = (
     "Last column: how likely a run of {} scores above one of the method, with a 95% stratified bootstrap "
@@ -114,7 +114,9 @@ def overview(outcome: Outcome) -> list[tuple[str, list[Brief]]]:
 def caption(outcome: Outcome) -> str:
     """How to read the tables of the rows."""
     counted = any(successes.pooled(cell) for cell in outcome.cells)
-    return CAPTIONS[outcome.experiment.kind] + (f" {successes.WORDS}" if counted else "")
+    several = mixed.rows_of_several(outcome)
+    more = [words for words, told in ((successes.WORDS, counted), (mixed.WORDS, several)) if told]
+    return " ".join((CAPTIONS[outcome.experiment.kind], *more))
 
 
 def over_rows(outcome: Outcome) -> tuple[list[str], list[list[str]], str] | None:
@@ -145,7 +147,9 @@ def _brief(outcome: Outcome, cell: Cell | None) -> Brief:
         return Brief(ABSENT)
     printed = outcome.paper(cell)
     theirs = f"({number(printed.value, cell.unit)})" if printed else ""
-    return Brief(number(cell.ours.mean, cell.unit), theirs, outcome.verdict(cell))
+    data = mixed.data_of(outcome, cell)
+    ours = number(cell.ours.mean, cell.unit) + (f" on {data}" if data else "")
+    return Brief(ours, theirs, outcome.verdict(cell))
 
 
 def _average(average: Average | None) -> Brief:
@@ -196,11 +200,10 @@ def _section(outcome: Outcome, row: str, notes: Footnotes) -> Section:
     cells = outcome.of(row)
     names = sorted({reading.name for cell in cells for reading in cell.readings}, key=_order)
     extra = tuple(names) if outcome.experiment.kind == "scores" else ()
-    source = next((each for each in outcome.sources if each.task == row), None)
     unit = next((cell.unit for cell in cells if cell.readings), "")
     title = f"{row}, {unit}" if unit and unit != row else row
     lines = tuple(_line(outcome, cell, extra, notes) for cell in cells)
-    return Section(title, source.words if source else "", lines)
+    return Section(title, " ".join(source.words for source in outcome.sources_of(row)), lines)
 
 
 def _order(name: str) -> tuple[bool, int]:
@@ -222,6 +225,7 @@ def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) 
         **{each: _reading(by_name.get(each), cell.unit) for each in extra},
         "successes": counted.text if (counted := successes.pooled(cell)) else ABSENT,
         **dict(zip(("n", "updates"), cell.spent, strict=True)),
+        **{name: text or ABSENT for name, text in mixed.differing(outcome, cell).items()},
     }
     return Line(name, shown, outcome.verdict(cell), "")
 

@@ -10,6 +10,7 @@ from bfq.reporting.statistics import (
     probability_of_improvement,
 )
 from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.mixed import of_one_name
 
 Methods = dict[str, dict[str, list[float]]]  # by column, then by row: the seeds
 
@@ -43,7 +44,8 @@ class Together:
 def common(outcome: Outcome) -> Methods:
     """The seeds of each method on the rows that all methods have, the foremost first; of fewer than two none.
 
-    A method is not better for having left out the hard rows, or for a hard seed that has no score.
+    A method is not better for having left out the hard rows, or for a hard seed that has no score, or for
+    data of another recipe.
     """
     if outcome.experiment.kind != "scores":
         return {}
@@ -81,7 +83,7 @@ def together(outcome: Outcome) -> Together | None:
 def _whole(outcome: Outcome, column: str) -> dict[str, list[float]]:
     """The rows of which every seed has a score."""
     cells = [cell for row in outcome.rows if (cell := outcome.at(row, column)) and cell.state == "done"]
-    return {cell.row: values for cell in cells if (values := _seeds(cell))}
+    return {cell.row: values for cell in cells if (values := _seeds(cell)) and of_one_name(outcome, cell.row)}
 
 
 def _seeds(cell: Cell) -> list[float]:

@@ -8,8 +8,9 @@ import jax
 
 from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.reproduction.cells import Cell, Reading
+from bfq.reproduction.clock import finished
 from bfq.reproduction.experiments import QUICK, Experiment
-from bfq.reproduction.work import Bench, Work, place
+from bfq.reproduction.work import Bench, Work, fingerprint, place
 from bfq.training.toy_methods import METHODS, PAPER, Settings
 
 MEASURES = {
@@ -59,8 +60,15 @@ class Board:
 
     def folder(self, bench: Bench) -> Path | None:
         """Named after its settings."""
-        settings = Settings(epochs=self._epochs)._asdict()
-        return place(bench.runs, "checkerboard", {**settings, "seeds": self._seeds})
+        return place(bench.runs, "checkerboard", self._settings)
+
+    def would_make(self, cell: Cell, bench: Bench) -> bool:
+        """Whether a cell has the same settings; the data is drawn from the seeds."""
+        return cell.provenance.get("fingerprint") == fingerprint(self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {**Settings(epochs=self._epochs)._asdict(), "seeds": self._seeds}
 
     def fill(self, bench: Bench) -> list[Cell]:
         """Trains, unless that was done before."""
@@ -82,6 +90,8 @@ class Board:
             "data": {"name": "checkerboard", "source": "drawn anew from each seed", "sha256": None},
             "run": str(folder),
             "steps": steps,
+            "finished": finished(folder),
+            "fingerprint": fingerprint(self._settings),
         }
         return [
             Cell(row, f"{m}-{k}", "done", "", row, (_reading(row, record[m][str(k)]),), provenance)

@@ -63,15 +63,23 @@ class Work(Protocol):
     def folder(self, bench: Bench) -> Path | None:
         """Where it is kept, as far as that is known before its data is made."""
 
+    def would_make(self, cell: Cell, bench: Bench) -> bool:
+        """Whether a cell from elsewhere has the settings and the data of this, as far as these are known."""
+
     def fill(self, bench: Bench) -> list[Cell]:
         """Does what has not been done yet, and tells what came of it."""
 
 
 def place(runs: Path, words: str, settings: dict[str, Any]) -> Path:
     """The folder of some work: other settings, another folder."""
-    told = json.dumps(settings, sort_keys=True, default=list)
     stem = words.replace("/", "-").replace(" ", "-")
-    return runs / f"{stem}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
+    return runs / f"{stem}-{fingerprint(settings)}"
+
+
+def fingerprint(settings: dict[str, Any]) -> str:
+    """A short name of settings: others have another."""
+    told = json.dumps(settings, sort_keys=True, default=list)
+    return hashlib.sha256(told.encode()).hexdigest()[:10]
 
 
 def state(work: Work, bench: Bench) -> str:

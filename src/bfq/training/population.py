@@ -199,7 +199,7 @@ def _chunk(
     if half and use().kernels:
         states = with_copies(states)
     data = _shape(rows.packed.shape[2:], rows.packed.dtype) if streamed else rows
-    with using(members=len(keys), half=half):
+    with using(members=len(keys), half=half, backward=True):
         divided = divide(member_update, start, (*one_member((keys, configs)), data), one_member(states))
 
     # All members are at the same update: kept without a member axis, its number can decide what is computed.

@@ -1,0 +1,383 @@
+"""Results that grow over several commands and machines: on files made up, so that nothing is trained."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bfq.cli.main import main
+from bfq.errors import BadInput
+from bfq.files import write_json
+from bfq.reproduction import merge, scores, sources
+from bfq.reproduction.accumulated import taken
+from bfq.reproduction.cells import Cell, Outcome, Reading
+from bfq.reproduction.experiments import EXPERIMENTS
+from bfq.reproduction.figures import figures
+from bfq.reproduction.options import Options, chosen
+from bfq.reproduction.page import page_of
+from bfq.reproduction.readme import block
+from bfq.reproduction.redraw import redraw
+from bfq.reproduction.reproduce import plan
+from bfq.reproduction.results import called, read_outcome, record
+from bfq.reproduction.sources import Source
+from bfq.reproduction.strips import file_of
+from bfq.reproduction.table import markdown
+from bfq.reproduction.together import together
+from bfq.reproduction.told_runs import told_runs
+from bfq.reproduction.work import Bench
+
+CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
+PEN = "pen-human-v1"  # its data is never here
+KINDS = {"local": "made here.", "rerolled": "rolled out here.", "published": "the published data."}
+PNG = b"\x89PNG made up"
+
+
+def told(row, column, data, steps=1000, seeds=3, day=1, sha="a" * 64):
+    """What a cell of a trained method depends on, as another machine wrote it."""
+    kind = data.partition("/")[0] if "/" in data else "published"
+    along = [[10.0 + k + s for s in range(seeds)] for k in range(2)]
+    protocol = {"episodes": 50, "seed": 0, "checkpoint": "last", "candidates": 50, "selection": "argmax",
+                "softmax_weight": None, "temperature": 1.0, "policy": "ema"}  # fmt: skip
+    return {
+        "task": data, "agent": column, "steps": steps, "transforms": {}, "reference": None,
+        "data": {"name": data, "source": "made up", "sha256": sha, "transitions": 9, "episodes": 1,
+                 "return_mean": 1.0, "return_std": None, "return_max": 1.0, "normalized_mean": 5.0},
+        "versions": {"jax": "0"}, "device": "NVIDIA H200", "train_seconds": 1.0 + day,
+        "microseconds_per_step": 1.0, "precision": "float32", "config": {}, "command": f"bfq train {column}",
+        "members": [{"seed": k, "overrides": {}} for k in range(seeds)],
+        "run": f"runs/{data.replace('/', '-')}-{column}-{day:010d}",
+        "source": Source(row, data, kind, f"{row}: {data}, {KINDS[kind]}")._asdict(),
+        "finished": f"2030-01-{day:02d}T00:00:00+00:00", "fingerprint": "0123456789",
+        "evaluations": {"protocol": protocol, "steps": [steps // 2, steps], "return": along,
+                        "normalized": along},
+    }  # fmt: skip
+
+
+def cell(row, column, values=(60.0, 62.0, 64.0), data="", **changes):
+    kept = told(row, column, data or f"local/{row.removesuffix('-v2')}", seeds=len(values), **changes)
+    reading = Reading("N = 50", values, {"protocol": kept["evaluations"]["protocol"], "scores": {}})
+    return Cell(row, column, "done", readings=(reading,), provenance=kept)
+
+
+def outcome(*cells, name="main", command="bfq reproduce main", quick=False):
+    empty = Outcome(replace(EXPERIMENTS[name], quick=quick), (), ())
+    return called(taken(empty, cells), command, 1.0)
+
+
+def write(made, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "result.json", record(made))
+    return folder
+
+
+def planned(row, agents, made, again=False, steps=1000):
+    (experiment,) = chosen("main", Options(agents=agents, tasks=[row], seeds=3, steps=steps))
+    return plan(experiment, made, again)
+
+
+def asked(row, column, **changes):
+    """A cell from elsewhere with the settings and the data that would be taken here."""
+    (part,) = planned(row, [column], None, **changes).works
+    made = cell(row, column, data=part.run.task)
+    mark = part._fingerprint(part.columns[0], part.run.task)
+    return replace(made, provenance={**made.provenance, "fingerprint": mark})
+
+
+@pytest.fixture
+def no_data(monkeypatch):
+    """No data is kept here; what is missing can be made, as on any machine."""
+    monkeypatch.setattr(sources, "is_kept", lambda data: False)
+    monkeypatch.setattr(scores, "at_hand", lambda data: False)
+
+
+def states(made):
+    return [made.state(work, Bench(tools=None)) for work in made.works]
+
+
+# What is asked for and finished elsewhere.
+
+
+def test_a_finished_cell_of_the_same_settings_counts_as_done(no_data, monkeypatch):
+    monkeypatch.setattr("bfq.settings.available", lambda: True)  # bfloat16 needs a GPU
+    made = outcome(asked(CHEETAH, "bfq"))
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
+    assert states(planned(CHEETAH, ["bfq", "dql"], made)) == ["not begun", "finished elsewhere"]
+    assert states(planned(CHEETAH, ["bfq"], made, again=True)) == ["not begun"]
+    for other in ({"steps": 2000}, {"seeds": 4}, {"precision": "bfloat16"}):
+        (experiment,) = chosen("main", Options(agents=["bfq"], tasks=[CHEETAH], **{"seeds": 3, **other}))
+        assert states(plan(experiment, made)) == ["not begun"]
+
+
+def test_settings_that_leave_the_scores_alone_do_not_count(no_data):
+    made = outcome(asked(CHEETAH, "bfq"))
+    (experiment,) = chosen("main", Options(agents=["bfq"], tasks=[CHEETAH], seeds=3, steps=1000))
+    assert states(plan(replace(experiment, evaluations=99), made)) == ["finished elsewhere"]
+    assert states(plan(replace(experiment, episodes=99), made)) == ["not begun"]
+    assert states(plan(replace(experiment, candidates=(1, 7)), made)) == ["not begun"]
+
+
+def test_data_of_the_same_name_must_have_the_same_digest_where_it_is_here(no_data, monkeypatch):
+    made = outcome(asked(CHEETAH, "bfq"))
+    monkeypatch.setattr(scores, "at_hand", lambda data: True)
+    for digest, state in (("a" * 64, "finished elsewhere"), ("b" * 64, "not begun")):
+        dataset = type("Data", (), {"sha256": digest})
+        monkeypatch.setattr(Bench, "data", lambda self, name, dataset=dataset: dataset)
+        assert states(planned(CHEETAH, ["bfq"], made)) == [state]
+
+    def damaged(self, name):
+        raise BadInput("damaged.")
+
+    monkeypatch.setattr(Bench, "data", damaged)
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]  # nobody can tell otherwise
+
+
+def test_better_data_elsewhere_is_not_replaced_by_worse_data_here(no_data, monkeypatch):
+    (part,) = planned(CHEETAH, ["bfq"], None).works
+    assert part.run.task.startswith("local/")
+    better = "rerolled/halfcheetah-medium"
+    mark = part._fingerprint(part.columns[0], better)
+    found = cell(CHEETAH, "bfq", data=better)
+    made = outcome(replace(found, provenance={**found.provenance, "fingerprint": mark}))
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
+    monkeypatch.setattr("bfq.reproduction.reproduce.state", lambda work, bench: "finished")
+    monkeypatch.setattr(scores.Training, "folder", lambda self, bench: Path("runs/of-worse-data"))
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
+    assert states(planned(CHEETAH, ["bfq"], made, again=True)) == ["finished"]
+    monkeypatch.setattr(scores.Training, "folder", lambda self, bench: Path(found.provenance["run"]))
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished"]
+    here = Source(CHEETAH, CHEETAH, "published", "published.")  # and worse data does not stand for better
+    monkeypatch.setattr("bfq.reproduction.reproduce.source_of", lambda task: here)
+    monkeypatch.setattr("bfq.reproduction.reproduce.state", lambda work, bench: "not begun")
+    assert states(planned(CHEETAH, ["bfq"], made)) == ["not begun"]
+
+
+def test_a_dry_run_says_what_is_finished_elsewhere(no_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(outcome(asked(CHEETAH, "bfq"), cell(PEN, "bfq", data=PEN)), tmp_path / "results" / "main")
+    words = ["reproduce", "main", "--agents", "bfq", "--tasks", f"{CHEETAH},{PEN}", "--seeds", "3"]
+    words += ["--steps", "1000", "--dry-run"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "updates on local/halfcheetah-medium, finished elsewhere: bfq" in shown
+    assert "pen-human-v1 cannot be filled" in shown
+    assert "finished elsewhere and kept: bfq" in shown
+    assert main([*words, "--again"]) == 0
+    assert "not begun: bfq" in capsys.readouterr().out
+
+
+def test_a_command_trains_nothing_and_loses_nothing(no_data, tmp_path, monkeypatch):
+    """Its own cell is finished elsewhere, a row cannot be filled here, and another was not asked for."""
+    monkeypatch.chdir(tmp_path)
+    kept = [asked(CHEETAH, "bfq"), cell(HOPPER, "dql"), cell(PEN, "bfq", data=PEN)]
+    folder = write(outcome(*kept), tmp_path / "results" / "main")
+    before = {(c["row"], c["column"]): c for c in json.loads((folder / "result.json").read_text())["cells"]}
+    monkeypatch.setattr(scores, "start", None)
+    words = ["--agents", "bfq", "--tasks", f"{CHEETAH},{PEN}", "--seeds", "3", "--steps", "1000"]
+    assert main(["reproduce", "main", *words]) == 0
+    result = json.loads((folder / "result.json").read_text())
+    assert {(c["row"], c["column"]): c for c in result["cells"]} == before
+    assert [call["command"] for call in result["earlier"]] == ["bfq reproduce main"]
+    assert {path.name for path in folder.iterdir()} >= {"index.html", "learning_curves.png", "scores.png"}
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_fails_does_not_take_the_place_of_numbers(no_data, tmp_path, monkeypatch):
+    def refuse(self, name):
+        raise BadInput("no room.")
+
+    monkeypatch.chdir(tmp_path)
+    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    monkeypatch.setattr(Bench, "data", refuse)
+    words = ["--agents", "bfq", "--tasks", CHEETAH, "--seeds", "3", "--steps", "1000"]
+    assert main(["reproduce", "main", *words]) == 1
+    (found,) = read_outcome(folder).cells
+    assert found == cell(CHEETAH, "bfq")
+
+
+@pytest.mark.parametrize("change", ["cut", "foreign", "other", "quick", "values", "state", "run", "curve"])
+def test_a_damaged_or_foreign_file_is_refused_and_left_alone(change, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main") / "result.json"
+    told = json.loads(path.read_text())
+    (first,) = told["cells"]
+    changes = {
+        "foreign": lambda: told.pop("cells"),
+        "other": lambda: told.update(experiment="eta"),
+        "quick": lambda: told.update(quick=True),
+        "values": lambda: first["readings"][0].update(values=["x"]),
+        "state": lambda: first.update(state="lost"),
+        "run": lambda: first.update(members="0, 1, 2"),
+        "curve": lambda: first["evaluations"]["normalized"].pop(),
+    }
+    changes.get(change, lambda: None)()
+    path.write_text(json.dumps(told)[: 200 if change == "cut" else None])
+    before = path.read_bytes()
+    monkeypatch.setattr(scores, "start", None)  # nothing may come so far
+    assert main(["reproduce", "main", "--agents", "dql", "--tasks", "pendulum-mixed"]) == 2
+    shown = capsys.readouterr().err
+    assert "result.json" in shown
+    assert "Traceback" not in shown
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["result.json"]
+
+
+# One table of cells from everywhere.
+
+
+def test_cells_combine_in_the_papers_order():
+    made = taken(outcome(cell(HOPPER, "bfq"), cell(CHEETAH, "dql")), [cell(CHEETAH, "bfq")])
+    assert [(c.row, c.column) for c in made.cells] == [(CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "bfq")]
+    assert together(made).rows == (CHEETAH,)
+    empty = [Cell(CHEETAH, "bfq", "waiting"), Cell(CHEETAH, "iql", "waiting")]
+    assert [(c.column, c.state) for c in taken(made, empty).of(CHEETAH)] == [
+        ("iql", "waiting"), ("dql", "done"), ("bfq", "done"),
+    ]  # fmt: skip
+
+
+def test_each_cell_tells_its_own_seeds_updates_and_precision():
+    half = cell(CHEETAH, "dql", (50.0, 52.0), steps=500)
+    half = replace(half, provenance={**half.provenance, "precision": "bfloat16"})
+    lines = markdown(outcome(cell(CHEETAH, "bfq"), half)).splitlines()
+    assert any(line.startswith("| bfq |") and line.endswith("| 3 | 1,000 | float32 |") for line in lines)
+    assert any(line.startswith("| dql |") and line.endswith("| 2 | 500 | bfloat16 |") for line in lines)
+    alike = markdown(outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql")))
+    assert "| precision |" not in alike
+    assert "| episodes |" not in alike
+
+
+def test_data_of_several_kinds_in_a_row_is_told_at_the_cell(tmp_path):
+    there = "rerolled/halfcheetah-medium"
+    made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql", data=there), cell(HOPPER, "bfq"))
+    text, page = markdown(made), page_of(made, [])
+    (line,) = [line for line in text.splitlines() if line.startswith("| dql |")]
+    assert line.endswith("| rerolled data |")
+    assert "62.0 on rerolled data" in text  # in the overview too
+    assert ">62.0 on rerolled data<small>" in page
+    assert re.search('<td[^>]*data-label="data"[^>]*>local data</td>', page)
+    assert text.count("learnt from different data") == page.count("learnt from different data") == 1
+    assert "rolled out here. halfcheetah-medium-v2: local" in text  # both sources above the table
+    assert together(made) is None  # no row of one data that both have
+    write(made, tmp_path / "results" / "main")
+    shown = block(tmp_path, "results/main")
+    assert "on rerolled data" in shown
+    (first, *_) = figures(made, tmp_path)
+    assert first.caption.endswith(f"From different data: {CHEETAH}.")
+    assert f"| {CHEETAH} | {HOPPER} (data made here) |" in shown
+
+
+def test_data_of_one_name_and_two_digests_is_told_apart():
+    made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql", sha="b" * 64))
+    assert "local/halfcheetah-medium, SHA-256 bbbbbbbb…" in markdown(made)
+    assert together(made).rows == (CHEETAH,)  # one recipe on two machines
+    kin = outcome(cell(CHEETAH, "bfq", data="rerolled/a"), cell(CHEETAH, "dql", data="rerolled/b"))
+    assert "| rerolled/b |" in markdown(kin)
+    assert together(kin) is None
+    same = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql"))
+    assert not [each for each in figures(same, Path("nowhere")) if "different data" in each.caption]
+    assert "SHA-256" not in markdown(same)
+
+
+def test_times_of_several_devices_are_told_at_the_cell():
+    cells = [
+        Cell("frequency", name, "done", "", "Hz", (Reading("Hz", (9.0,)),), {"device": device, "run": "r"})
+        for name, device in (("bfq-1", "cpu"), ("fql-1", "NVIDIA H200"))
+    ]
+    lines = markdown(outcome(*cells, name="efficiency")).splitlines()
+    assert any(line.startswith("| fql-1 |") and line.endswith("| NVIDIA H200 |") for line in lines)
+
+
+# Drawn from result.json alone.
+
+
+def test_pages_are_drawn_without_any_run_folder(tmp_path):
+    made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql", day=2), cell(HOPPER, "bfq"))
+    folder = write(made, tmp_path / "results" / "main")
+    (folder / file_of(made.at(CHEETAH, "bfq"))).write_bytes(PNG)
+    (folder / "frames-halfcheetah-medium-v2-bfq-old.png").write_bytes(PNG)
+    redraw(folder)
+    files = {path.name for path in folder.iterdir()}
+    assert {"learning_curves.png", "scores.png", "profiles.png", "table.md", "index.html"} < files
+    page = (folder / "index.html").read_text()
+    assert "The beginning of the first episode of bfq, seed 0" in page
+    assert f"{HOPPER}, bfq: could not be drawn here: there is no run in" in page
+    assert f"{CHEETAH}, bfq: could not be drawn" not in page
+    assert "frames-halfcheetah-medium-v2-bfq-old.png" not in files  # of a run that no cell is of
+    assert "NVIDIA H200" in page
+    assert "Each seed ran 50 episodes with the last checkpoint." in page
+
+
+def test_a_run_is_told_by_all_its_cells():
+    """The values of a sweep are members of one run; two ways of acting are the same members."""
+    one, two = (cell(CHEETAH, "bfq", (value, value)) for value in (1.0, 2.0))
+    for each, ratio in ((one, 1.0), (two, 0.5)):
+        each.provenance["members"] = [{"seed": k, "overrides": {"eta": ratio}} for k in range(2)]
+    made = Outcome(EXPERIMENTS["eta"], (), (replace(one, column="1"), replace(two, column="0.5")))
+    (run,) = told_runs(made)
+    assert [(m.seed, m.overrides["eta"]) for m in run.members] == [(0, 1.0), (1, 1.0), (0, 0.5), (1, 0.5)]
+    assert [(row.step, row.metrics["return"]) for row in run.rows] == [
+        (500, (10.0, 11.0, 10.0, 11.0)), (1000, (11.0, 12.0, 11.0, 12.0)),
+    ]  # fmt: skip
+    acting = Outcome(
+        EXPERIMENTS["ogbench"], (), (replace(one, column="sorl-8"), replace(one, column="sorl-1"))
+    )
+    assert [len(run.members) for run in told_runs(acting)] == [2]
+
+
+def test_cells_of_old_have_no_curves_and_are_drawn_all_the_same():
+    old = cell(CHEETAH, "bfq")
+    del old.provenance["evaluations"]
+    made = outcome(old, cell(CHEETAH, "dql"))
+    assert [len(run.rows) for run in told_runs(made)] == [2, 0]
+    assert "learning_curves.png" in [each.file for each in figures(made, Path("nowhere"))]
+
+
+# Merging.
+
+
+def test_the_later_of_two_cells_stands_whichever_is_named_first(tmp_path, monkeypatch, capsys):
+    new, old = cell(CHEETAH, "bfq", (70.0, 71.0), day=3), cell(CHEETAH, "bfq", day=2)
+    ours = write(outcome(old, cell(HOPPER, "bfq")), tmp_path / "results" / "main")
+    there = write(outcome(new, command="bfq reproduce main --seeds 2"), tmp_path / "there" / "main")
+    (there / file_of(new)).write_bytes(PNG)
+    stale = write(outcome(old, cell(CHEETAH, "dql")), tmp_path / "stale" / "main")
+    shutil.copytree(ours, tmp_path / "again" / "main")
+    monkeypatch.setattr("sys.argv", ["merge", *map(str, (ours, there / "result.json", stale))])
+    assert merge.main() == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{CHEETAH}, bfq: from {there}, of 2030-01-03T00:00:00+00:00, in place of that of "
+        "2030-01-02T00:00:00+00:00",
+        f"{CHEETAH}, dql: from {stale}, of 2030-01-01T00:00:00+00:00",
+    ]
+    made = read_outcome(ours)
+    assert made.at(CHEETAH, "bfq") == new
+    assert [(c.row, c.column) for c in made.cells] == [(CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "bfq")]
+    assert (ours / file_of(new)).read_bytes() == PNG
+    assert [call["command"] for call in made.calls] == ["bfq reproduce main --seeds 2", "bfq reproduce main"]
+    assert "made by the 2 commands that it lists" in block(tmp_path, "results/main")
+    assert merge.merge(ours, [there, stale, tmp_path / "again" / "main"]) == []
+    assert read_outcome(ours).cells == made.cells
+
+
+def test_of_one_date_the_last_named_stands_and_empty_cells_replace_nothing(tmp_path):
+    first, second = cell(CHEETAH, "bfq"), cell(CHEETAH, "bfq", (1.0, 2.0))
+    places = [tmp_path / name / "main" for name in "abc"]
+    for made, place in zip((first, second, Cell(CHEETAH, "bfq", "failed", "why")), places, strict=True):
+        write(outcome(made), place)
+    new = tmp_path / "results" / "main"
+    assert len(merge.merge(new, places)) == 2
+    assert read_outcome(new).cells == (second,)
+
+
+def test_other_experiments_are_not_merged(tmp_path):
+    ours = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    before = (ours / "result.json").read_bytes()
+    quick = write(outcome(cell(CHEETAH, "bfq"), quick=True), tmp_path / "there" / "main-quick")
+    with pytest.raises(BadInput, match="holds the experiment main-quick and not main"):
+        merge.merge(ours, [quick])
+    with pytest.raises(BadInput, match="there is no file"):
+        merge.merge(ours, [tmp_path / "nowhere"])
+    assert (ours / "result.json").read_bytes() == before
+    assert [path.name for path in ours.iterdir()] == ["result.json"]
