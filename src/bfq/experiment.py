@@ -192,8 +192,8 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
     transforms, population = transforms_of(kept), population_of(run)
     outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
     result = _result(run, folder, population, dataset, transforms, outcome.clock)
+    write_json(folder / "result.json", result)  # before graphics are asked, which may end the process
     _picture(run, folder, population, outcome.states, transforms)
-    write_json(folder / "result.json", result)
     return result
 
 

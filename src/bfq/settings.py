@@ -129,7 +129,7 @@ def compose(
         precision=precision,
         **place,
     )  # fmt: skip
-    check_precision(precision)
+    _check_word(precision)
     for name in run.baselines:
         baseline_of(run, name)  # a baseline that cannot be is refused now, not when its turn comes
     return run
@@ -145,13 +145,18 @@ def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
 
 def check_precision(precision: str) -> None:
     """Refuses a word that is none, and what this machine cannot compute."""
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
+    _check_word(precision)
     if precision == "bfloat16" and not available():
         raise BadInput(
             "bfloat16 products need an NVIDIA GPU of compute capability 8 or more, and kernels, which "
             "BFQ_NO_KERNELS=1 switches off: use float32 here."
         )
+
+
+def _check_word(precision: str) -> None:
+    """Settings may be of a run on another machine, so only the word is looked at."""
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
 
 
 def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:

@@ -48,13 +48,13 @@ def run(args: argparse.Namespace) -> int:
         from bfq.reproduction.work import Bench
         from bfq.settings import check_precision
 
-    check_precision(args.precision)
     wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
     asked = chosen(args.name, wished)
     plans = [plan(each, earlier_of(each, args.out), args.again) for each in asked]
     bench = Bench(_tools(), quiet=args.json)
     if args.dry_run:
         return _tell(plans, bench, args.json)
+    check_precision(args.precision)
     for place in (args.out, bench.runs):
         check_place(place)
     return _reproduce(plans, bench, args)
