@@ -147,14 +147,13 @@ def test_graphics_that_failed_are_not_asked_again(monkeypatch):
         raise RuntimeError("no display")
 
     monkeypatch.setattr(film_module.Simulators, "render", broken)
-    monkeypatch.setattr(film_module, "_failed", {})
+    monkeypatch.setattr(film_module, "_failures", [])
 
     def act(observations, time):
         return np.zeros((1, 1, 1))
 
-    world = World("Pendulum-v1", 5)
     with pytest.raises(RuntimeError, match="no display"):
-        film_module.strip(act, world, Protocol(), members=1)
-    with pytest.raises(BadInput, match="could not be drawn before: RuntimeError: no display"):
-        film_module.strip(act, world, Protocol(), members=1)
+        film_module.strip(act, World("Pendulum-v1", 5), Protocol(), members=1)
+    with pytest.raises(BadInput, match="graphics failed before: RuntimeError: no display"):
+        film_module.strip(act, World("MountainCarContinuous-v0", 5), Protocol(), members=1)
     assert len(tries) == 1

@@ -1,6 +1,5 @@
 """The loop around the updates: health, checkpoints, resuming, trackers."""
 
-import dataclasses
 import json
 import os
 import shlex
@@ -213,11 +212,9 @@ def test_embeddings_that_were_kept_apart_are_read_as_a_pair(tmp_path):
 
 
 def test_products_of_a_precision_that_is_not_here_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(BadInput, match="NVIDIA"):
-        tiny_run(precision="bfloat16")
     with pytest.raises(BadInput, match="float16"):
         tiny_run(precision="float16")
-    elsewhere = dataclasses.replace(tiny_run(), precision="bfloat16")
+    elsewhere = tiny_run(precision="bfloat16")  # settings may be of a run on another machine
     with pytest.raises(BadInput, match="NVIDIA"):
         start(elsewhere, tmp_path / "run")
     assert not (tmp_path / "run").exists()

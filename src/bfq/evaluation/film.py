@@ -21,7 +21,7 @@ VIDEOS = (".mp4", ".gif")
 FRAMES, SPAN = 8, 120  # of a strip: frames, and the steps from the first to the last of them
 HEIGHT = 240  # of a strip, about
 
-_failed: dict[str, str] = {}  # simulators that could not draw in this process, and why
+_failures: list[str] = []  # of graphics, in this process
 
 
 def check_video(path: Path) -> None:
@@ -37,8 +37,8 @@ def check_video(path: Path) -> None:
 
 def watched(act: Act, world: World, protocol: Protocol, members: int, member: int) -> Iterator[Simulators]:
     """One member's first episode, step by step, the others acting along unseen."""
-    if world.simulator in _failed:
-        raise BadInput(f"{world.simulator} could not be drawn before: {_failed[world.simulator]}")
+    if _failures:
+        raise BadInput(f"graphics failed before: {_failures[0]}")
     simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
     try:
         observations, time = simulators.reset(), 0
@@ -52,12 +52,12 @@ def watched(act: Act, world: World, protocol: Protocol, members: int, member: in
         simulators.close()
 
 
-def _drawn(simulators: Simulators, name: str) -> Frame:
-    """A frame. Graphics that failed once are not asked again: a second try may end the whole process."""
+def _drawn(simulators: Simulators) -> Frame:
+    """A frame. Graphics that failed are not asked again, by any robot: a second try may end the process."""
     try:
         return simulators.render()
     except Exception as error:
-        _failed[name] = f"{type(error).__name__}: {error}"
+        _failures.append(f"{type(error).__name__}: {error}")
         raise
 
 
@@ -68,7 +68,7 @@ def film(act: Act, world: World, protocol: Protocol, members: int, member: int, 
     frames: list[Frame] = []
     with data_bar(f"filming {world.simulator}", world.episode_steps + 1, "frames") as progress:
         for simulators in watched(act, world, protocol, members, member):
-            frames.append(_drawn(simulators, world.simulator))
+            frames.append(_drawn(simulators))
             progress(len(frames))
     settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def strip(act: Act, world: World, protocol: Protocol, members: int, member: int 
     frames = []
     for time, simulators in enumerate(watched(act, world, protocol, members, member)):
         if time in wanted:
-            frames.append(_smaller(_drawn(simulators, world.simulator)))
+            frames.append(_smaller(_drawn(simulators)))
         if time == wanted[-1]:
             break
     return _png(np.concatenate(frames, axis=1))

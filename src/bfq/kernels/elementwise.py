@@ -1,6 +1,7 @@
 """One launch for many leaves of a tree: Adam and moving averages touch dozens of small arrays an update."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -26,8 +27,8 @@ def map_leaves(
 ) -> tuple[Any, ...]:
     """Applies formula(*scalars, *numbers) to every leaf; its results replace the last `changed` trees.
 
-    `moved_by` says for each of these which scalar, if any, leaves it as it is by being 0: it is then neither
-    read nor written. Weights that have a bfloat16 copy get a new one.
+    `moved_by` says for each of these which scalar, if any, leaves it as it is by being 0: a kernel then does
+    not touch it. Weights that have a bfloat16 copy get a new one.
     """
     leaves, structures = zip(*(jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees), strict=True)
     columns: list[Column] = list(zip(*leaves, strict=True))
@@ -58,71 +59,55 @@ def _launch(
     formula: Formula, numbers: Float[Array, " k"], columns: list[Column], moved_by: Sequence[int | None]
 ) -> list[list[Weight]]:
     """The columns' last leaves, changed in place."""
-    still, changed = len(columns[0]) - len(moved_by), len(moved_by)
-    sizes = [full(column[0]).size for column in columns]
-    ends = list(accumulate(-(-size // BLOCK) for size in sizes))
-    read = [leaf for column in columns for leaf in column[:still]]
-    copied = [[k for k, leaf in enumerate(column[still:]) if is_rounded(leaf)] for column in columns]
-    written = [array for column in columns for array in _arrays(column[still:])]
+    still = len(columns[0]) - len(moved_by)
+    read, old = [[full(leaf) for leaf in c[:still]] for c in columns], [list(c[still:]) for c in columns]
+    blocks = [-(-full(column[0]).size // BLOCK) for column in columns]
+    ends = list(accumulate(blocks))
 
-    def kernel(numbers_ref: Any, *refs: Any) -> None:
-        scalars = [numbers_ref[k] for k in range(len(numbers))]
-        read_refs, old_refs, new_refs = (
-            iter(refs[: len(read)]), iter(refs[len(read) : -len(written)]), iter(refs[-len(written) :]),
-        )  # fmt: skip
-        program = pl.program_id(0)
-        for begin, end, size, copies in zip([0, *ends], ends, sizes, copied, strict=False):
-            inputs = [next(read_refs) for _ in range(still)] + [next(old_refs) for _ in range(changed)]
-            _ = [next(old_refs) for _ in copies]
-            outputs = [next(new_refs) for _ in range(changed)]
-            halves = [next(new_refs) for _ in copies]
+    def kernel(numbers_ref: Any, read_refs: Any, old_refs: Any, *new_refs: Any) -> None:
+        scalars, program = [numbers_ref[k] for k in range(len(numbers))], pl.program_id(0)
+        for end, count, *refs in zip(ends, blocks, read_refs, old_refs, new_refs, strict=True):
+            here = program - (end - count)
+            pl.when((here >= 0) & (here < count))(partial(_block, formula, scalars, moved_by, here, *refs))
 
-            @pl.when((program >= begin) & (program < end))
-            def _(
-                begin: int = begin,
-                size: int = size,
-                copies: list[int] = copies,
-                inputs: list[Any] = inputs,
-                outputs: list[Any] = outputs,
-                halves: list[Any] = halves,
-            ) -> None:
-                here = pl.ds((program - begin) * BLOCK, BLOCK)
-                inside = (program - begin) * BLOCK + jnp.arange(BLOCK) < size
-                moving = [inside if by is None else inside & (scalars[by] != 0.0) for by in moved_by]
-                masks = [inside] * still + moving
-                given = [
-                    triton.load(ref.at[here], mask=mask, other=0.0)
-                    for ref, mask in zip(inputs, masks, strict=True)
-                ]
-                new = formula(*scalars, *given)
-                for ref, value, mask in zip(outputs, new, moving, strict=True):
-                    triton.store(ref.at[here], value, mask=mask)
-                for ref, k in zip(halves, copies, strict=True):
-                    triton.store(ref.at[here], new[k].astype(ref.dtype), mask=moving[k])
-
-    made = iter(
-        pl.pallas_call(
-            kernel,
-            out_shape=[_shape((array.size,), array.dtype) for array in written],
-            grid=(ends[-1],),
-            input_output_aliases={1 + len(read) + k: k for k in range(len(written))},
-            compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
-            interpret=use().interpreted,
-            name="map_leaves",
-        )(numbers, *(array.reshape(-1) for array in [*map(full, read), *written]))
-    )
-    return [_rebuilt(column[still:], made) for column in columns]
+    flat_read, flat_old = jax.tree.map(lambda leaf: leaf.reshape(-1), (read, old))
+    first = 1 + len(jax.tree.leaves(read))
+    new = pl.pallas_call(
+        kernel,
+        out_shape=jax.tree.map(lambda leaf: _shape(leaf.shape, leaf.dtype), flat_old),
+        grid=(ends[-1],),
+        input_output_aliases={first + k: k for k in range(len(jax.tree.leaves(old)))},
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
+        interpret=use().interpreted,
+        name="map_leaves",
+    )(numbers, flat_read, flat_old)
+    return jax.tree.map(lambda leaf, before: leaf.reshape(before.shape), list(new), old)
 
 
-def _arrays(weights: Sequence[Weight]) -> list[Float[Array, "..."]]:
-    """The weights, then the copies of those that have one."""
-    return [*map(full, weights), *(leaf.half for leaf in weights if isinstance(leaf, Rounded))]
-
-
-def _rebuilt(old: Sequence[Weight], arrays: Iterator[Array]) -> list[Weight]:
-    """What `_arrays` took apart, from flat arrays."""
-    whole = [next(arrays).reshape(leaf.shape) for leaf in old]
-    return [
-        Rounded(value, next(arrays).reshape(leaf.shape)) if isinstance(leaf, Rounded) else value
-        for leaf, value in zip(old, whole, strict=True)
+def _block(
+    formula: Formula,
+    scalars: list[Array],
+    moved_by: Sequence[int | None],
+    which: Array,
+    read: list[Any],
+    old: list[Any],
+    new: list[Any],
+) -> None:
+    """Some numbers of one column, from the refs `read` and `old` to `new`."""
+    here = pl.ds(which * BLOCK, BLOCK)
+    inside = which * BLOCK + jnp.arange(BLOCK) < full(old[0]).shape[0]
+    moving = [inside if by is None else inside & (scalars[by] != 0.0) for by in moved_by]
+    masks = [inside] * len(read) + moving
+    given = [
+        triton.load(_ref(full(leaf))[here], mask=mask, other=0.0)
+        for leaf, mask in zip([*read, *old], masks, strict=True)
     ]
+    for leaf, value, mask in zip(new, formula(*scalars, *given), moving, strict=True):
+        triton.store(_ref(full(leaf))[here], value, mask=mask)
+        if isinstance(leaf, Rounded):
+            triton.store(_ref(leaf.half)[here], value.astype(jnp.bfloat16), mask=mask)
+
+
+def _ref(leaf: Any) -> Any:
+    """Inside a kernel a leaf is a reference, of which numbers are addressed."""
+    return leaf.at
