@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,23 +12,24 @@ import pytest
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.files import write_json
-from bfq.reproduction import merge, scores, sources
-from bfq.reproduction.accumulated import taken
-from bfq.reproduction.cells import Cell, Outcome, Reading
-from bfq.reproduction.experiments import EXPERIMENTS
-from bfq.reproduction.figures import figures
-from bfq.reproduction.options import Options, chosen
-from bfq.reproduction.page import page_of
+from bfq.reproduction import merge
+from bfq.reproduction.book import Book, alone
+from bfq.reproduction.plan import sources
+from bfq.reproduction.plan.experiments import EXPERIMENTS
+from bfq.reproduction.plan.options import Options, chosen
+from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.readme import block
-from bfq.reproduction.redraw import redraw
 from bfq.reproduction.reproduce import plan
-from bfq.reproduction.results import called, read_outcome, record
-from bfq.reproduction.sources import Source
-from bfq.reproduction.strips import file_of
-from bfq.reproduction.table import markdown
-from bfq.reproduction.together import together
-from bfq.reproduction.told_runs import told_runs
-from bfq.reproduction.work import Bench
+from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.stored import called, read_outcome, record
+from bfq.reproduction.results.together import together
+from bfq.reproduction.results.told_runs import told_runs
+from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.page import page_of
+from bfq.reproduction.shown.strips import file_of
+from bfq.reproduction.shown.table import markdown
+from bfq.reproduction.work import scores
+from bfq.reproduction.work.bench import Bench
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 PEN = "pen-human-v1"  # its data is never here
@@ -64,7 +66,7 @@ def cell(row, column, values=(60.0, 62.0, 64.0), data="", **changes):
 
 def outcome(*cells, name="main", command="bfq reproduce main", quick=False):
     empty = Outcome(replace(EXPERIMENTS[name], quick=quick), (), ())
-    return called(taken(empty, cells), command, 1.0)
+    return called(empty.taken(cells), command, 1.0)
 
 
 def write(made, folder):
@@ -73,8 +75,9 @@ def write(made, folder):
     return folder
 
 
-def planned(row, agents, made, again=False, steps=1000):
-    (experiment,) = chosen("main", Options(agents=agents, tasks=[row], seeds=3, steps=steps))
+def planned(row, agents, made, again=False, **changes):
+    wished = {"agents": agents, "tasks": [row], "seeds": 3, "steps": 1000, **changes}
+    (experiment,) = chosen("main", Options(**wished))
     return plan(experiment, made, again)
 
 
@@ -100,8 +103,7 @@ def states(made):
 # What is asked for and finished elsewhere.
 
 
-def test_a_finished_cell_of_the_same_settings_counts_as_done(no_data, monkeypatch):
-    monkeypatch.setattr("bfq.settings.available", lambda: True)  # bfloat16 needs a GPU
+def test_a_finished_cell_of_the_same_settings_counts_as_done(no_data):
     made = outcome(asked(CHEETAH, "bfq"))
     assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
     assert states(planned(CHEETAH, ["bfq", "dql"], made)) == ["not begun", "finished elsewhere"]
@@ -184,6 +186,24 @@ def test_a_command_trains_nothing_and_loses_nothing(no_data, tmp_path, monkeypat
     assert not (tmp_path / "runs").exists()
 
 
+def test_what_is_finished_elsewhere_needs_neither_its_precision_nor_its_data(
+    no_data, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bfq.settings.available", lambda: False)  # no GPU that could train in bfloat16
+    write(outcome(asked(CHEETAH, "bfq", precision="bfloat16")), tmp_path / "results" / "main")
+    words = ["reproduce", "main", "--agents", "bfq", "--tasks", CHEETAH, "--seeds", "3", "--steps", "1000"]
+    words += ["--precision", "bfloat16"]
+    assert main([*words, "--dry-run"]) == 0
+    assert "it is made first" not in capsys.readouterr().out
+    assert main(words) == 0
+    assert main([*words, "--again", "--dry-run"]) == 0
+    assert "local/halfcheetah-medium, made here" in (shown := capsys.readouterr().out)
+    assert "it is made first" in shown
+    assert main([*words, "--again"]) == 2
+    assert "bfloat16 products need an NVIDIA GPU" in capsys.readouterr().err
+
+
 def test_what_fails_does_not_take_the_place_of_numbers(no_data, tmp_path, monkeypatch):
     def refuse(self, name):
         raise BadInput("no room.")
@@ -224,15 +244,78 @@ def test_a_damaged_or_foreign_file_is_refused_and_left_alone(change, tmp_path, m
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["result.json"]
 
 
+# Several commands at once.
+
+
+def test_what_others_write_during_a_command_stays(no_data, tmp_path, monkeypatch):
+    """While one trains, another command on the same folder fills a cell and a merge brings a third."""
+    monkeypatch.chdir(tmp_path)
+    there = write(outcome(cell(HOPPER, "iql")), tmp_path / "there" / "main")
+    words = ["--tasks", CHEETAH, "--seeds", "3", "--steps", "1000"]
+
+    def fill(self, bench):
+        if self.name == "dql":  # the first of the two; the other command ends while it is at work
+            assert main(["reproduce", "main", "--agents", "bc", *words]) == 0
+            merge.merge(Path("results/main"), [there])
+        return [cell(CHEETAH, self.name)]
+
+    monkeypatch.setattr(scores.Training, "fill", fill)
+    assert main(["reproduce", "main", "--agents", "dql,bfq", *words]) == 0
+    made = read_outcome(tmp_path / "results" / "main")
+    assert [(c.row, c.column) for c in made.cells if c.ours] == [
+        (CHEETAH, "bc"), (CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "iql"),
+    ]  # fmt: skip
+    assert not [c for c in made.cells if c.state != "done"]
+    page = (tmp_path / "results" / "main" / "index.html").read_text()
+    assert HOPPER in page
+
+
+def test_many_that_write_at_once_lose_nothing(tmp_path):
+    rows = EXPERIMENTS["main"].rows[:8]
+
+    def command(row):
+        book = Book(EXPERIMENTS["main"], tmp_path, f"bfq reproduce main --tasks {row}")
+        for column in ("dql", "fql", "bfq"):
+            book.add([cell(row, column)])
+
+    threads = [threading.Thread(target=command, args=(row,)) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = read_outcome(tmp_path / "main")
+    assert len(made.cells) == 24
+    assert len(made.calls) == 8
+    assert {path.name for path in (tmp_path / "main").iterdir()} == {"result.json", "table.md"}
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path):
+    order = []
+
+    def second():
+        with alone(tmp_path):
+            order.append("second")
+
+    with alone(tmp_path):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+    assert not list(tmp_path.iterdir())
+
+
 # One table of cells from everywhere.
 
 
 def test_cells_combine_in_the_papers_order():
-    made = taken(outcome(cell(HOPPER, "bfq"), cell(CHEETAH, "dql")), [cell(CHEETAH, "bfq")])
+    made = outcome(cell(HOPPER, "bfq"), cell(CHEETAH, "dql")).taken([cell(CHEETAH, "bfq")])
     assert [(c.row, c.column) for c in made.cells] == [(CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "bfq")]
     assert together(made).rows == (CHEETAH,)
     empty = [Cell(CHEETAH, "bfq", "waiting"), Cell(CHEETAH, "iql", "waiting")]
-    assert [(c.column, c.state) for c in taken(made, empty).of(CHEETAH)] == [
+    assert [(c.column, c.state) for c in made.taken(empty).of(CHEETAH)] == [
         ("iql", "waiting"), ("dql", "done"), ("bfq", "done"),
     ]  # fmt: skip
 
@@ -297,7 +380,7 @@ def test_pages_are_drawn_without_any_run_folder(tmp_path):
     folder = write(made, tmp_path / "results" / "main")
     (folder / file_of(made.at(CHEETAH, "bfq"))).write_bytes(PNG)
     (folder / "frames-halfcheetah-medium-v2-bfq-old.png").write_bytes(PNG)
-    redraw(folder)
+    merge.merge(folder)
     files = {path.name for path in folder.iterdir()}
     assert {"learning_curves.png", "scores.png", "profiles.png", "table.md", "index.html"} < files
     page = (folder / "index.html").read_text()

@@ -74,6 +74,22 @@ def test_imports_go_one_way():
                 assert other in ONLY.get(layer, {other}), f"{path} imports {name}"
 
 
+# Within the package of the paper's experiments: what is asked for, what was found, then filling and showing.
+EXPERIMENTS = {
+    "plan": {"plan"},
+    "results": {"plan", "results"},
+    "work": {"plan", "results", "work"},
+    "shown": {"plan", "results", "shown"},
+}
+
+
+def test_the_parts_of_the_experiments_import_one_way():
+    for part, seen in EXPERIMENTS.items():
+        for path in (ROOT / "reproduction" / part).glob("*.py"):
+            own = [name.split(".") for name in imports(path) if name.startswith("bfq.reproduction")]
+            assert all(len(names) > 2 and names[2] in seen for names in own), path
+
+
 def test_agents_and_training_know_no_simulator():
     for layer, path in modules():
         if layer in ("nets", "flow", "diffusion", "agents", "training", "reporting"):

@@ -55,6 +55,7 @@ def test_work_is_counted_for_one_update_of_all_members():
 def test_acting_counts_batches_a_second():
     agent = get_agent("bc")
     row = time_acting(agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5)
+    assert row["width"] == 8
     assert row["spread"][0] <= row["batches_per_second"] <= row["spread"][1]
     assert row["batch"] == 10
 

@@ -10,18 +10,19 @@ import pytest
 
 from bfq.files import write_json
 from bfq.reporting.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
-from bfq.reproduction import clock, readme
-from bfq.reproduction.cells import Cell, Outcome, Reading
-from bfq.reproduction.experiments import EXPERIMENTS
-from bfq.reproduction.figures import figures
-from bfq.reproduction.page import page_of
+from bfq.reproduction import merge as merging
+from bfq.reproduction import readme
+from bfq.reproduction.plan.experiments import EXPERIMENTS
+from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.readme import rewritten
-from bfq.reproduction.redraw import redraw
-from bfq.reproduction.results import called, read_outcome, record
-from bfq.reproduction.sources import Source
-from bfq.reproduction.successes import UNIT, by_seed, pooled
-from bfq.reproduction.table import markdown
-from bfq.reproduction.together import common, together
+from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.stored import called, read_outcome, record
+from bfq.reproduction.results.successes import UNIT, by_seed, pooled
+from bfq.reproduction.results.together import common, together
+from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.page import page_of
+from bfq.reproduction.shown.table import markdown
+from bfq.reproduction.work import clock
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 SCORES = {
@@ -38,7 +39,13 @@ def cell(row, column, values):
     shares = {"success": [None if v is None else v / 100 for v in values]} if row == MAZE else {}
     first = Reading("N = 50", values, {"protocol": protocol, "scores": shares})
     second = Reading("N = 1", tuple(v and v - 1 for v in values), {"protocol": {**protocol, "candidates": 1}})
-    kept = {"steps": 1000, "versions": {"jax": "0"}, "device": "a GPU", "run": "runs/x"}
+    kept = {
+        "steps": 1000,
+        "versions": {"jax": "0"},
+        "device": "a GPU",
+        "run": "runs/x",
+        "precision": "bfloat16",
+    }
     state = "failed" if None in values else "done"
     unit = UNIT if row == MAZE else "normalised score"
     return Cell(row, column, state, "", unit, (first, second), kept)
@@ -155,9 +162,20 @@ def test_a_block_holds_the_numbers_of_the_file_it_names(root):
     assert lines["| bfq, N = 1"] == "| bfq, N = 1 | 65.0 ± 6.0 | 64.0 ± 15.0 | 89.0 ± 10.0 |  |"
     assert lines["| dql"] == "| dql | 53.0 ± 1.0 (52.3†) | 60.0 ± 10.0 (96.5†) | – | 56.5 |"
     assert "over 3 seeds, 1,000 updates, 10 episodes a seed, last checkpoint" in text
+    assert "trained with bfloat16 products" in text
     assert "made by `bfq reproduce main` and put here by `make tables`." in text
     assert "index.html" not in text  # it is not there
     assert rewritten(text, root) == text
+
+
+def test_several_precisions_are_told_beneath_a_block(root):
+    made = outcome()
+    first, *others = made.cells
+    first = replace(first, provenance={**first.provenance, "precision": "float32"})
+    told = record(called(replace(made, cells=(first, *others)), "bfq reproduce main", 1.0))
+    write_json(root / "results" / "main" / "result.json", told)
+    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
+    assert "trained with float32 or bfloat16 products, which is whose in `table.md`" in text
 
 
 def test_a_block_without_its_file_is_empty(root):
@@ -188,10 +206,21 @@ def test_the_command_rewrites_the_file_it_is_given(root, monkeypatch, capsys):
     assert "is not what `bfq reproduce` writes" in capsys.readouterr().err
 
 
+def test_a_disk_that_refuses_is_one_sentence(root, monkeypatch, capsys):
+    path, folder = root / "README.md", root / "results" / "main"
+    path.write_text("<!-- results/main -->\n<!-- end -->\n")
+    (root / ".README.md.part").mkdir()  # where a new one would be written
+    (folder / "table.md").mkdir()
+    for command, given in ((readme, path), (merging, folder)):
+        monkeypatch.setattr("sys.argv", ["command", str(given)])
+        assert command.main() == 1
+        assert capsys.readouterr().err.startswith("bfq: cannot write")
+
+
 def test_a_folder_of_another_name_is_not_redrawn(root):
     moved = (root / "results" / "main").rename(root / "results" / "other")
     with pytest.raises(readme.BadInput, match="holds the experiment main"):
-        redraw(moved)
+        merging.merge(moved)
     assert [path.name for path in moved.iterdir()] == ["result.json"]
 
 

@@ -15,21 +15,26 @@ import pytest
 from bfq.cli.main import main
 from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
+from bfq.reporting.html import Drawn
 from bfq.reporting.published import TABLES
 from bfq.reporting.runs import Row, read_run
-from bfq.reproduction import reproduce, scores, sources, speed, strips, work
-from bfq.reproduction.cells import Cell, Outcome, Reading
-from bfq.reproduction.drawn import Drawn
-from bfq.reproduction.experiments import EXPERIMENTS, QUICK, Column
-from bfq.reproduction.figures import figures
-from bfq.reproduction.options import Options, chosen
-from bfq.reproduction.page import page_of
-from bfq.reproduction.redraw import redraw
-from bfq.reproduction.results import read_outcome
-from bfq.reproduction.scores import populations
-from bfq.reproduction.sources import source_of
-from bfq.reproduction.table import markdown
-from bfq.reproduction.told_runs import told_runs
+from bfq.reproduction import reproduce
+from bfq.reproduction.merge import merge
+from bfq.reproduction.plan import sources
+from bfq.reproduction.plan.experiments import EXPERIMENTS, QUICK, Column
+from bfq.reproduction.plan.options import Options, chosen
+from bfq.reproduction.plan.sources import source_of
+from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.stored import called, read_outcome
+from bfq.reproduction.results.told_runs import told_runs
+from bfq.reproduction.shown import strips
+from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.page import page_of
+from bfq.reproduction.shown.table import markdown
+from bfq.reproduction.shown.written import write_numbers
+from bfq.reproduction.work import bench as work_bench
+from bfq.reproduction.work import scores, speed
+from bfq.reproduction.work.scores import populations
 from bfq.settings import compose
 
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
@@ -161,12 +166,12 @@ def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch)
     """Frames that the machine of the run could not draw are drawn from its checkpoint, the same ones."""
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(work, "load_dataset", None)
+    monkeypatch.setattr(work_bench, "load_dataset", None)
     folder = tmp_path / "results" / "main-quick"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for path in [*folder.glob("*.png"), *tmp_path.glob("runs/*/frames.png"), folder / "index.html"]:
         path.unlink()
-    redraw(Path("results/main-quick"))
+    merge(Path("results/main-quick"))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.parent.name for path in tmp_path.glob("runs/*/frames.png")] == [
         path.name for path in tmp_path.glob("runs/*-bfq-*")
@@ -182,7 +187,7 @@ def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monk
     monkeypatch.setattr(strips, "strip", refuse)
     for path in tmp_path.rglob("frames*.png"):
         path.unlink()
-    redraw(Path("results/main-quick"))
+    merge(Path("results/main-quick"))
     page = (tmp_path / "results" / "main-quick" / "index.html").read_text()
     assert "pendulum-mixed, bfq: could not be drawn here: no display anywhere" in page
     assert not list(tmp_path.rglob("frames*.png"))
@@ -205,7 +210,7 @@ def test_nothing_is_trained_again_where_only_small_files_came_back(finished, tmp
         assert {name: (folder / name).read_bytes() for name in before} == before
     assert "bfq, 2 members, 20 updates on pendulum-mixed: finished elsewhere" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-    redraw(Path("results/main-quick"))
+    merge(Path("results/main-quick"))
     assert {name: (folder / name).read_bytes() for name in before} == before
 
 
@@ -303,7 +308,7 @@ def test_data_that_cannot_be_read_fails_its_own_row(tmp_path, monkeypatch, capsy
         raise BadInput(f"{name} is damaged.")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(work, "load_dataset", damaged)
+    monkeypatch.setattr(work_bench, "load_dataset", damaged)
     assert main(["reproduce", "eta", *SMALL, "--dry-run"]) == 0
     assert "its data is damaged: bfq with η = 0.01" in capsys.readouterr().out
     assert main(["reproduce", "eta", *SMALL]) == 1
@@ -383,6 +388,10 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, monkeypatch, ca
         (["main", "--quick", "--out", "file"], "cannot write"),
         (["lambda", "--agents", "bc"], "has no --agents"),
         (["efficiency", "--steps", "5"], "has no --steps"),
+        (["efficiency", "--precision", "bfloat16"], "has no --precision"),
+        (["toy", "--precision", "float32"], "has no --precision"),
+        (["efficiency", "--precision", "foo", "--dry-run"], "unknown precision 'foo'"),
+        (["all", "--precision", "foo", "--dry-run"], "unknown precision 'foo'"),
         (["efficiency", "--tasks", "pendulum-mixed"], "bfq bench"),
         (["toy", "--seeds", "0"], "seeds must be"),
         (["all", "--tasks", "pendulum-mixed"], "is for one experiment"),
@@ -396,6 +405,11 @@ def test_bad_input_is_one_sentence_and_writes_nothing(words, sentence, tmp_path,
     assert sentence in told.err
     assert "Traceback" not in told.err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_only_what_is_trained_for_scores_takes_a_precision():
+    made = {each.name: each.precision for each in chosen("all", Options(precision="bfloat16"))}
+    assert {name for name, word in made.items() if word == "float32"} == {"efficiency", "toy"}
 
 
 def test_every_cell_of_the_paper_has_its_place():
@@ -494,14 +508,22 @@ def test_speed_is_drawn_against_scores_where_there_are_both(tmp_path):
     cells = [Cell("frequency", c, "done", "", "Hz", (Reading("Hz", (v,)),), kept) for c, v in timed]
     made = Outcome(EXPERIMENTS["efficiency"], (), tuple(cells))
     assert [each.file for each in figures(made, tmp_path)] == ["frequency.png"]
-    (tmp_path / "main").mkdir()
-    told = {"row": "hopper-medium-v2", "state": "done", "readings": [{"summary": {"mean": 50.0}}]}
-    scored = {"cells": [{**told, "column": agent} for agent in ("bfq", "dql")]}
-    (tmp_path / "main" / "result.json").write_text(json.dumps(scored))
-    both, _ = figures(made, tmp_path)
+    scored = outcome()
+
+    def drawn(change):
+        """With another data of the last cell, which is BFQ's on Hopper."""
+        *first, last = scored.cells
+        last = replace(last, provenance={**last.provenance, "data": change})
+        whole = replace(scored, experiment=EXPERIMENTS["main"], cells=(*first, last))
+        write_numbers(called(whole, "bfq reproduce main", 1.0), tmp_path)
+        return figures(made, tmp_path)[0]
+
+    both = drawn({})
     assert both.file == "frequency_and_score.png"
-    assert "hopper-medium-v2" in both.caption
+    assert both.caption.endswith("2 rows of the experiment main: halfcheetah-medium-v2, hopper-medium-v2.")
     assert both.png.startswith(b"\x89PNG")
+    assert drawn({"sha256": "b"}).caption.endswith("From different data: hopper-medium-v2.")
+    assert drawn({"name": "local/hopper-medium"}).caption.endswith("main: halfcheetah-medium-v2.")
 
 
 def test_times_are_better_when_they_are_shorter():

@@ -11,13 +11,13 @@ from bfq.agents.agent import check_acting
 from bfq.data import store
 from bfq.data.catalog import DEFAULT_TASK
 from bfq.data.dataset import Dataset
-from bfq.deploy.policy import Policy, load_policy, load_trained
+from bfq.deploy.policy import Policy, load_policy
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act, rollout
 from bfq.evaluation.scores import Scores, scores
-from bfq.experiment import complete, new_folder, read_run, start, world_of
+from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
 from bfq.files import make_folder
 from bfq.settings import compose, reference_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bfq.agents.agent import configure, get_agent
+from bfq.agents.agent import Spec, configure, get_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
@@ -18,17 +18,18 @@ from bfq.data.summary import forget
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
-from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
 from bfq.files import check_place, locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
 from bfq.settings import FORMAT, RunConfig, baseline_of, check_precision, checked, command, reference_of
+from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
 from bfq.training.health import Health
 from bfq.training.loop import Clock, Loop, Outcome, jsonable, make_plan, stop_signals
-from bfq.training.population import Population, members_of, populate
+from bfq.training.population import Population, initial_states, members_of, populate
 from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
 
@@ -138,6 +139,38 @@ def told_transforms(transforms: Transforms) -> dict[str, Any]:
         "reward": dataclasses.asdict(transforms.reward),
         "observations": transforms.observations,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run's last checkpoint with everything needed to act."""
+
+    population: Population
+    checkpoint: Checkpoint
+    transforms: Transforms
+    protocol: Protocol
+
+    def member(self, k: int) -> tuple[Any, Any]:
+        """The state and the configuration of one member."""
+        count = len(self.population.members)
+        if not 0 <= k < count:
+            raise BadInput(f"the run has members 0 to {count - 1}, not {k}.")
+        both = (self.checkpoint.states, self.population.configs)
+        state, config = jax.tree.map(lambda leaf: leaf[k], both)
+        return state, config
+
+
+def load_trained(folder: str | Path) -> Trained:
+    """All members of a run at its last checkpoint."""
+    folder = Path(folder)
+    run, kept = read_run(folder)
+    transforms, population = transforms_of(kept), population_of(run)
+    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
+    like = jax.eval_shape(lambda: initial_states(population, spec))
+    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
+    if checkpoint is None:
+        raise BadInput(f"the run in {folder} has no checkpoint yet.")
+    return Trained(population, checkpoint, transforms, protocol_from(run.evaluation))
 
 
 def complete(

@@ -34,6 +34,8 @@ def time_acting(
     timing = timed(work, 5)
     return {
         "agent": agent.name,
+        "width": getattr(config, "width", None),
+        "depth": getattr(config, "depth", None),
         "batch": batch,
         "candidates": acting.candidates,
         "sampling_steps": acting.sampling_steps,

@@ -83,7 +83,9 @@ MEASURES = {
          "microseconds_per_update", "compile_seconds", "share_of_flops", "share_of_bytes"),
         _updated,
     ),
-    "act": Measure(("agent", "batch", "candidates", "sampling_steps", "batches_per_second"), _acted),
+    "act": Measure(
+        ("agent", "width", "depth", "batch", "candidates", "sampling_steps", "batches_per_second"), _acted
+    ),
     "evaluate": bench_evaluate.MEASURE,
 }  # fmt: skip
 

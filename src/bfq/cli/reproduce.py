@@ -11,7 +11,7 @@ from bfq.cli.words import seeds, show_json
 
 if TYPE_CHECKING:
     from bfq.reproduction.reproduce import Plan
-    from bfq.reproduction.work import Bench
+    from bfq.reproduction.work.bench import Bench
 
 NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | toy | all"
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=_words, default=[], metavar="T[,U…]", help="only these rows, or any other task")
     add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7")
     add("--steps", type=int, metavar="N", help="updates of each member")
-    add("--precision", default="float32", metavar="NAME", help="of products in training: float32 | bfloat16")
+    add("--precision", metavar="NAME", help="of products in training: float32 (default) | bfloat16")
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
     add("--again", action="store_true", help="run anew what is finished, but not on this machine")
     add("--dry-run", action="store_true", help="tell what would be done, and from which data")
@@ -42,11 +42,10 @@ def run(args: argparse.Namespace) -> int:
 
     with announced("loading JAX", quiet=args.json):
         from bfq.files import check_place
-        from bfq.reproduction.options import Options, chosen
+        from bfq.reproduction.plan.options import Options, chosen
         from bfq.reproduction.reproduce import plan
-        from bfq.reproduction.results import earlier_of
-        from bfq.reproduction.work import Bench
-        from bfq.settings import check_precision
+        from bfq.reproduction.results.stored import earlier_of
+        from bfq.reproduction.work.bench import Bench
 
     wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
     asked = chosen(args.name, wished)
@@ -54,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     bench = Bench(_tools(), quiet=args.json)
     if args.dry_run:
         return _tell(plans, bench, args.json)
-    check_precision(args.precision)
+    for each in plans:
+        each.check(bench)
     for place in (args.out, bench.runs):
         check_place(place)
     return _reproduce(plans, bench, args)
@@ -73,7 +73,7 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
     from bfq.experiment import say
     from bfq.files import read_json
     from bfq.reproduction.reproduce import reproduce
-    from bfq.reproduction.results import folder_of
+    from bfq.reproduction.results.stored import folder_of
     from bfq.training.loop import Stopped
 
     command = f"bfq {shlex.join(sys.argv[1:])}"
@@ -99,7 +99,7 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
 
 def _tools() -> Any:
     from bfq.api import evaluate
-    from bfq.reproduction.work import Tools
+    from bfq.reproduction.work.bench import Tools
 
     return Tools(evaluate, _checkerboard)
 

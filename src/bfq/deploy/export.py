@@ -14,10 +14,9 @@ from bfq.deploy.c_source import c_source
 from bfq.deploy.numpy_policy import FORMAT, VECTORS, NumpyPolicy
 from bfq.deploy.onnx_file import onnx_model
 from bfq.deploy.plan import Plan, plan_of
-from bfq.deploy.policy import Trained, load_trained
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol
-from bfq.experiment import read_run
+from bfq.experiment import Trained, load_trained, read_run
 from bfq.files import check_place, make_folder, write_bytes
 from bfq.provenance import versions
 

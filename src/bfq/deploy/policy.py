@@ -1,6 +1,6 @@
 """A trained member as a function from observations to actions, in the world's units."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,45 +8,11 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.agent import Acting, Agent, Spec
+from bfq.agents.agent import Acting, Agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
-from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.experiment import population_of, read_run, say, transforms_of
-from bfq.training.checkpoint import Checkpoint, latest_checkpoint
-from bfq.training.population import Population, initial_states
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A run's last checkpoint with everything needed to act."""
-
-    population: Population
-    checkpoint: Checkpoint
-    transforms: Transforms
-    protocol: Protocol
-
-    def member(self, k: int) -> tuple[Any, Any]:
-        """The state and the configuration of one member."""
-        count = len(self.population.members)
-        if not 0 <= k < count:
-            raise BadInput(f"the run has members 0 to {count - 1}, not {k}.")
-        both = (self.checkpoint.states, self.population.configs)
-        state, config = jax.tree.map(lambda leaf: leaf[k], both)
-        return state, config
-
-
-def load_trained(folder: str | Path) -> Trained:
-    """All members of a run at its last checkpoint."""
-    folder = Path(folder)
-    run, kept = read_run(folder)
-    transforms, population = transforms_of(kept), population_of(run)
-    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
-    like = jax.eval_shape(lambda: initial_states(population, spec))
-    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
-    if checkpoint is None:
-        raise BadInput(f"the run in {folder} has no checkpoint yet.")
-    return Trained(population, checkpoint, transforms, protocol_from(run.evaluation))
+from bfq.evaluation.protocol import Protocol
+from bfq.experiment import load_trained
 
 
 class Policy:

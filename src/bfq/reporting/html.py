@@ -4,6 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
+from typing import NamedTuple
 
 from bfq.reporting import prose
 from bfq.reporting.figures import joined, learning_curves, losses
@@ -41,6 +42,16 @@ TOGETHER = (
     "Lines: mean over seeds. Shaded, where they are few: its 95% interval. Dashed: mean return of the data."
 )
 LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
+
+
+class Drawn(NamedTuple):
+    """A picture with its file, its title and what to see in it."""
+
+    file: str
+    title: str
+    png: bytes
+    caption: str
+    photo: bool = False  # frames of a simulator, whose colours are their own on a dark page too
 
 
 def report_page(runs: Sequence[Run]) -> str:

@@ -1,9 +1,9 @@
-"""Results of other machines taken into ours, with their strips of frames; then everything is drawn anew.
+"""Results drawn anew from result.json, with those of other machines taken in, and their strips of frames.
 
 `python -m bfq.reproduction.merge results/main elsewhere/results/main`
 
-Where two have a cell of the same row and column, the one whose run ended later stands, and of the same date
-the one that is named last.
+With no other it only draws: neither data nor run folders are needed. Where two have a cell of the same row
+and column, the one whose run ended later stands, and of the same date the one that is named last.
 """
 
 import argparse
@@ -12,42 +12,48 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bfq.errors import BadInput
-from bfq.files import make_folder, write_bytes
-from bfq.reproduction.accumulated import taken
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.redraw import results_of
-from bfq.reproduction.results import (
+from bfq.files import write_bytes
+from bfq.reproduction.book import alone
+from bfq.reproduction.command import exit_code
+from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.results.stored import (
+    merged_calls,
     of_experiment,
     read_outcome,
-    together_called,
-    write_numbers,
-    write_pictures,
+    results_of,
 )
-from bfq.reproduction.strips import file_of
+from bfq.reproduction.shown.strips import file_of
+from bfq.reproduction.shown.written import write_numbers, write_pictures
 
 TOY = "toy.png"  # a picture that only its run can make, as the strips are
 
 
-def merge(folder: Path, others: Sequence[Path]) -> list[str]:
+def merge(folder: Path, others: Sequence[Path] = ()) -> list[str]:
     """Writes what all folders hold to the first, which may be new; a sentence for each cell that changes."""
     found = [read_outcome(other) for other in others]
-    here = (folder / "result.json").exists()
-    outcome = read_outcome(folder) if here else replace(found[0], sources=(), cells=(), calls=())
-    out, said = results_of(outcome, folder), list[str]()
-    pictures: dict[str, Path] = {}
+    first = _ours(folder, found)
+    out = results_of(first, folder)
     for name, other in zip(others, found, strict=True):
-        cells = newer(outcome, of_experiment(other, outcome.experiment, name))
-        said += [_told(outcome, cell, name) for cell in cells if cell.readings]
-        pictures |= _pictures(cells, name)
-        calls = together_called(other.calls, outcome.calls)  # ours last: its command is the one that goes on
-        outcome = replace(taken(outcome, cells, other.sources), calls=calls)
-    make_folder(folder)
-    for file, path in pictures.items():
-        write_bytes(folder / file, path.read_bytes())
-    write_numbers(outcome, out)
-    write_pictures(outcome, out)
+        of_experiment(other, first.experiment, name)
+    with alone(folder):
+        outcome, said = _ours(folder, found), list[str]()
+        for name, other in zip(others, found, strict=True):
+            cells = newer(outcome, other)
+            said += [_told(outcome, cell, name) for cell in cells if cell.readings]
+            for file, path in _pictures(cells, name).items():
+                write_bytes(folder / file, path.read_bytes())
+            calls = merged_calls(other.calls, outcome.calls)  # ours last: its command is the one that goes on
+            outcome = replace(outcome.taken(cells, other.sources), calls=calls)
+        write_numbers(outcome, out)
+        write_pictures(outcome, out)
     return said
+
+
+def _ours(folder: Path, found: Sequence[Outcome]) -> Outcome:
+    """What the first folder holds now; nothing yet where it is new and others are to fill it."""
+    if found and not (folder / "result.json").exists():
+        return replace(found[0], sources=(), cells=(), calls=())
+    return read_outcome(folder)
 
 
 def newer(outcome: Outcome, other: Outcome) -> list[Cell]:
@@ -88,14 +94,14 @@ def main() -> int:
     """Tells what is taken."""
     parser = argparse.ArgumentParser(prog="python -m bfq.reproduction.merge", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="RESULTS", help="as results/main; it may be new")
-    parser.add_argument("others", type=Path, nargs="+", metavar="OTHER", help="the same of other machines")
+    parser.add_argument("others", type=Path, nargs="*", metavar="OTHER", help="the same of other machines")
     args = parser.parse_args()
-    try:
-        print("\n".join(merge(_folder(args.folder), [*map(_folder, args.others)]) or ["nothing new"]))
-    except BadInput as error:
-        print(f"bfq: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: _tell(_folder(args.folder), [*map(_folder, args.others)]))
+
+
+def _tell(folder: Path, others: Sequence[Path]) -> None:
+    said = merge(folder, others)
+    print("\n".join(said or ["nothing new" if others else f"page {folder / 'index.html'}"]))
 
 
 if __name__ == "__main__":

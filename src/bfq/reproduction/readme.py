@@ -1,7 +1,8 @@
 """The README's tables, each between two marks, from the files in the folder that the first mark names.
 
 `python -m bfq.reproduction.readme README.md` writes what stands between `<!-- results/main -->` and
-`<!-- end -->` anew from `results/main/result.json` beside the README; without that file nothing stands there.
+`<!-- end -->` anew from `results/main/result.json` beside the README. An experiment of the paper without that
+file leaves its block empty until it is run; the files of the other tables must be there.
 """
 
 import argparse
@@ -13,13 +14,14 @@ from pathlib import Path
 from bfq.errors import BadInput
 from bfq.files import write_bytes
 from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text, ranged
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.mixed import data_of
-from bfq.reproduction.readme_tables import TABLES, table
-from bfq.reproduction.results import read_outcome
-from bfq.reproduction.sources import Source
-from bfq.reproduction.table import number, spread
-from bfq.reproduction.together import together
+from bfq.reproduction.command import exit_code
+from bfq.reproduction.plan.sources import Source
+from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.results.mixed import data_of
+from bfq.reproduction.results.stored import read_outcome
+from bfq.reproduction.results.together import together
+from bfq.reproduction.shown.readme_tables import TABLES, table
+from bfq.reproduction.shown.table import number, spread
 
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
@@ -146,9 +148,16 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     steps = ranged([cell.provenance["steps"] for cell in done], "update")
     episodes = ranged([cell.readings[0].record["protocol"]["episodes"] for cell in done], "episode")
     units = " or ".join(dict.fromkeys(cell.unit for cell in done))
-    budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint"
+    budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
     over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
     return f"{units}, mean ± standard deviation over {budget}{paper}{over}"
+
+
+def _precision(done: Sequence[Cell]) -> str:
+    """What the products of training were of; results of old do not say."""
+    found = dict.fromkeys(word for cell in done if (word := cell.provenance.get("precision")))
+    whose = ", which is whose in `table.md`" if len(found) > 1 else ""
+    return f", trained with {' or '.join(found)} products{whose}" if found else ""
 
 
 def _gaps(outcome: Outcome) -> str:
@@ -162,13 +171,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bfq.reproduction.readme", description=__doc__)
     parser.add_argument("readme", type=Path, nargs="?", default=Path("README.md"))
     path = parser.parse_args().readme
+    return exit_code(lambda: _rewrite(path))
+
+
+def _rewrite(path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8")
-        write_bytes(path, rewritten(text, path.parent).encode())
-    except (BadInput, OSError) as error:
-        print(f"bfq: {error}", file=sys.stderr)
-        return 2
-    return 0
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {error}.") from error
+    write_bytes(path, rewritten(text, path.parent).encode())
 
 
 if __name__ == "__main__":

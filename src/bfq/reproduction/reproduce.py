@@ -1,6 +1,5 @@
 """An experiment from its plan to its results: what can be filled is, and the rest says why it is not."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,19 @@ from jax.errors import JaxRuntimeError
 
 from bfq.errors import BadInput
 from bfq.reporting import prose
-from bfq.reproduction.accumulated import taken
-from bfq.reproduction.cells import Cell, Outcome, empty
-from bfq.reproduction.experiments import Experiment, get_experiment
-from bfq.reproduction.results import called, write_numbers, write_pictures
-from bfq.reproduction.scores import trainings
-from bfq.reproduction.sources import Source, source_of
-from bfq.reproduction.speed import measurements
-from bfq.reproduction.toy import boards
-from bfq.reproduction.work import Bench, Work, state
+from bfq.reproduction.book import Book
+from bfq.reproduction.plan.experiments import Experiment, get_experiment
+from bfq.reproduction.plan.sources import Source, source_of
+from bfq.reproduction.results.cells import Cell, Outcome, empty
+from bfq.reproduction.work.bench import Bench, Work, state
+from bfq.reproduction.work.scores import trainings
+from bfq.reproduction.work.speed import measurements
+from bfq.reproduction.work.toy import boards
+from bfq.settings import check_precision
 
 Say = Callable[[str], None]
 ELSEWHERE = "finished elsewhere"
+DONE = ("finished", ELSEWHERE)
 
 
 class Plan(NamedTuple):
@@ -42,6 +42,11 @@ class Plan(NamedTuple):
         own = folder and {Path(cell.provenance["run"]).name for cell in found if cell} == {folder.name}
         return here if own else ELSEWHERE
 
+    def check(self, bench: Bench) -> None:
+        """Refuses a precision that this machine cannot train in, unless all that trains is done already."""
+        if not all(self.state(work, bench) in DONE for work in self.works):
+            check_precision(self.experiment.precision)
+
     def _before(self, cell: Cell) -> Cell | None:
         """The numbers that stand in the place of a cell already."""
         found = self.earlier.at(cell.row, cell.column) if self.earlier else None
@@ -59,14 +64,15 @@ class Plan(NamedTuple):
 
     def describe(self, bench: Bench) -> dict[str, Any]:
         """For programs."""
+        parts = [
+            {"row": w.row, "name": w.name, "size": w.size, "state": self.state(w, bench)} for w in self.works
+        ]
+        needed = {part["row"] for part in parts if part["state"] not in DONE}
         return {
             "experiment": self.experiment.name,
             "title": self.experiment.heading,
-            "sources": [source._asdict() for source in self.sources],
-            "parts": [
-                {"row": w.row, "name": w.name, "size": w.size, "state": self.state(w, bench)}
-                for w in self.works
-            ],
+            "sources": [(s if s.task in needed else s.used)._asdict() for s in self.sources],
+            "parts": parts,
             "kept": [{"row": c.row, "column": c.column} for c in self.unfilled if self._before(c)],
         }
 
@@ -75,7 +81,7 @@ class Plan(NamedTuple):
         told = self.describe(bench)
         parts, lines = told["parts"], [told["title"]]
         for row in dict.fromkeys([*(source.task for source in self.sources), *(p["row"] for p in parts)]):
-            lines += [f"  {source.words}" for source in self.sources if source.task == row]
+            lines += [f"  {source['words']}" for source in told["sources"] if source["task"] == row]
             lines += _lines([part for part in parts if part["row"] == row])
             kept = [cell["column"] for cell in told["kept"] if cell["row"] == row]
             lines += [f"    {ELSEWHERE} and kept: {', '.join(kept)}"] if kept else []
@@ -110,7 +116,9 @@ def plan(experiment: Experiment, earlier: Outcome | None = None, again: bool = F
 
 def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Done:
     """Does all work in turn, writing the numbers after each; a failed one is told, and the others go on."""
-    began, outcome = time.monotonic(), _begin(made)
+    book = Book(replace(get_experiment(made.experiment.name), quick=made.experiment.quick), out, command)
+    waiting = [cell for work in made.works for cell in work.waiting]
+    outcome = book.add([*waiting, *made.unfilled], made.sources)
     rows = list(dict.fromkeys(work.row for work in made.works))
     failed: list[Cell] = []
     for k, work in enumerate(made.works, 1):
@@ -124,26 +132,8 @@ def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Do
         for cell in (cell for cell in cells if cell.state == "failed"):
             say(f"{cell.row}, {cell.column} failed: {cell.why}")
             failed.append(cell)
-        outcome = taken(outcome, cells)
-        write_numbers(called(outcome, command, time.monotonic() - began), out)
-    outcome = called(outcome, command, time.monotonic() - began)
-    write_numbers(outcome, out)
-    write_pictures(outcome, out)
-    return Done(outcome, failed)
-
-
-def _begin(made: Plan) -> Outcome:
-    """Every cell: with the numbers of before, waiting for its turn, or out of reach."""
-    whole = replace(get_experiment(made.experiment.name), quick=made.experiment.quick)
-    waiting = [cell for work in made.works for cell in work.waiting]
-    ordered = sorted([*waiting, *made.unfilled], key=lambda cell: _place(made, cell))
-    return taken(made.earlier or Outcome(whole, (), ()), ordered, made.sources)
-
-
-def _place(made: Plan, cell: Cell) -> int:
-    """Rows come as they were asked for."""
-    rows = [source.task for source in made.sources]
-    return rows.index(cell.row) if cell.row in rows else 0
+        outcome = outcome if kept else book.add(cells)
+    return Done(book.close(), failed)
 
 
 def _kept(work: Work, outcome: Outcome) -> list[Cell]:

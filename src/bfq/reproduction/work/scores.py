@@ -17,21 +17,18 @@ from bfq.errors import BadInput
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.reporting.runs import read_run
-from bfq.reproduction import successes
-from bfq.reproduction.cells import Cell, Reading, empty
-from bfq.reproduction.clock import clocked, finished, seconds
-from bfq.reproduction.experiments import Column, Experiment
-from bfq.reproduction.sources import Source, as_good, at_hand
-from bfq.reproduction.told_runs import CURVES
-from bfq.reproduction.work import Bench, Work, fingerprint, place
+from bfq.reproduction.plan.experiments import Column, Experiment
+from bfq.reproduction.plan.sources import Source, as_good, at_hand
+from bfq.reproduction.results import successes
+from bfq.reproduction.results.cells import Cell, Reading, empty
+from bfq.reproduction.results.told_runs import COPIED, CURVES
+from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.clock import clocked, finished, seconds
 from bfq.settings import RunConfig, compose
 from bfq.training.loop import jsonable
 from bfq.training.population import members_of
 
-KEPT = (  # of a run's result.json, beside every score of it
-    "task", "agent", "steps", "data", "transforms", "reference", "versions", "device", "train_seconds",
-    "microseconds_per_step", "precision", "config", "command",
-)  # fmt: skip
+KEPT = (*COPIED, "precision")  # of a run's result.json, beside every score of it
 
 
 @dataclass(frozen=True)

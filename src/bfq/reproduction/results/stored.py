@@ -1,4 +1,4 @@
-"""What an experiment leaves in its folder: numbers, a table, pictures and a page, each whole or absent."""
+"""The numbers of an experiment as its file result.json holds them, with all that they depend on."""
 
 import math
 from dataclasses import replace
@@ -8,15 +8,14 @@ from typing import Any
 import jax
 
 from bfq.errors import BadInput
-from bfq.files import make_folder, read_json, write_bytes, write_json
+from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reproduction import successes
-from bfq.reproduction.cells import Cell, Outcome, Reading
-from bfq.reproduction.experiments import EXPERIMENTS, Experiment
-from bfq.reproduction.sources import Source
-from bfq.reproduction.table import markdown
-from bfq.reproduction.together import together
-from bfq.reproduction.told_runs import is_whole
+from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
+from bfq.reproduction.plan.sources import Source
+from bfq.reproduction.results import successes
+from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.together import together
+from bfq.reproduction.results.told_runs import is_whole
 
 SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
@@ -33,45 +32,28 @@ def called(outcome: Outcome, command: str, seconds: float) -> Outcome:
     """The outcome as a command that runs here leaves it; given twice, the later stands for both."""
     device = jax.devices()[0].device_kind
     call = {"versions": versions(), "device": device, "command": command, "seconds": seconds}
-    return replace(outcome, calls=together_called(outcome.calls, (call,)))
+    return replace(outcome, calls=merged_calls(outcome.calls, (call,)))
 
 
-def together_called(*lists: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def merged_calls(*lists: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     """Calls in their order, a command on a device once: the last time."""
     calls = [call for each in lists for call in each]
     last = {(call["command"], call["device"]): k for k, call in enumerate(calls)}
     return tuple(calls[k] for k in sorted(last.values()))
 
 
-def write_numbers(outcome: Outcome, out: Path) -> None:
-    """The numbers with all that they depend on, and the table of them."""
-    folder = folder_of(outcome.experiment, out)
-    make_folder(folder)
-    write_json(folder / "result.json", record(outcome))
-    write_bytes(folder / "table.md", markdown(outcome).encode())
-
-
-def write_pictures(outcome: Outcome, out: Path) -> list[Path]:
-    """The figures, and the page that holds them."""
-    from bfq.reproduction.figures import figures  # they draw: seconds of imports that training need not await
-    from bfq.reproduction.page import page_of
-    from bfq.reproduction.strips import strip_files, strips
-
-    folder = folder_of(outcome.experiment, out)
-    at_work = strips(outcome, folder)
-    drawn = [*figures(outcome, out), *at_work.drawn]
-    paths = {folder / figure.file: figure.png for figure in drawn}
-    paths[folder / "index.html"] = page_of(outcome, drawn, at_work.missing).encode("utf-8", "replace")
-    for path, content in paths.items():
-        write_bytes(path, content)
-    for path in set(folder.glob("frames-*.png")) - {folder / name for name in strip_files(outcome)}:
-        path.unlink()  # the policy of a cell that was replaced
-    return list(paths)
-
-
 def folder_of(experiment: Experiment, out: Path) -> Path:
     """A quick run does not take the place of a real one."""
     return out / (f"{experiment.name}-quick" if experiment.quick else experiment.name)
+
+
+def results_of(outcome: Outcome, folder: Path) -> Path:
+    """The folder around an experiment's own, which must have its name."""
+    out = folder.absolute().parent
+    own = folder_of(outcome.experiment, out)
+    if own != folder.absolute():
+        raise BadInput(f"{folder} holds the experiment {own.name}: name the folder so.")
+    return out
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
@@ -93,7 +75,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
 
 
 def read_outcome(folder: Path) -> Outcome:
-    """The outcome that `write_numbers` left in a folder."""
+    """The outcome whose record a folder holds."""
     path = folder / "result.json"
     told = read_json(path)
     try:

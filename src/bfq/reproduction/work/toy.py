@@ -7,10 +7,10 @@ from typing import Any
 import jax
 
 from bfq.files import make_folder, read_json, write_bytes, write_json
-from bfq.reproduction.cells import Cell, Reading
-from bfq.reproduction.clock import finished
-from bfq.reproduction.experiments import QUICK, Experiment
-from bfq.reproduction.work import Bench, Work, fingerprint, place
+from bfq.reproduction.plan.experiments import QUICK, Experiment
+from bfq.reproduction.results.cells import Cell, Reading
+from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.clock import finished
 from bfq.training.toy_methods import METHODS, PAPER, Settings
 
 MEASURES = {

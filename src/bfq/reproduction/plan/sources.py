@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
     @property
     def used(self) -> "Source":
-        """The same once something has learnt from it."""
+        """The same of what needs no making: all that learns from it has done so."""
         return self._replace(words=self.words.replace(MADE_FIRST, ""))
 
 

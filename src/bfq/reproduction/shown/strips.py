@@ -3,19 +3,13 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-
-from bfq.agents.agent import Spec
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
-from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import population_of, read_run, say, transforms_of, world_of
+from bfq.experiment import load_trained, read_run, world_of
 from bfq.files import write_bytes
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.drawn import Drawn
-from bfq.training.checkpoint import latest_checkpoint
-from bfq.training.population import initial_states
+from bfq.reporting.html import Drawn
+from bfq.reproduction.results.cells import Cell, Outcome
 
 FRAMES = "frames.png"  # where a run keeps the strip of its first member
 CAPTION = "The beginning of the first episode of {}, {}, after training."
@@ -78,16 +72,11 @@ def _shown(outcome: Outcome, row: str) -> Cell | None:
 
 def _draw(folder: Path) -> bytes:
     """The last checkpoint acts under the run's own protocol."""
-    run, kept = read_run(folder)
-    world, protocol = world_of(run), protocol_from(run.evaluation)
-    transforms, population = transforms_of(kept), population_of(run)
-    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
-    like = jax.eval_shape(lambda: initial_states(population, spec))
-    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
-    if world is None or checkpoint is None:
-        raise BadInput(f"the run in {folder} has no {'checkpoint' if world else 'simulator'}.")
-    act = population_act(population, checkpoint.states, transforms, protocol)
-    return strip(act, world, protocol, len(population.members))
+    world, trained = world_of(read_run(folder)[0]), load_trained(folder)
+    if world is None:
+        raise BadInput(f"the run in {folder} has no simulator.")
+    act = population_act(trained.population, trained.checkpoint.states, trained.transforms, trained.protocol)
+    return strip(act, world, trained.protocol, len(trained.population.members))
 
 
 def _told(error: Exception) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from bfq.reporting import prose
-from bfq.reporting.html import facts, figure, page
+from bfq.reporting.html import Drawn, facts, figure, page
 from bfq.reporting.markup import Markup, tag
 from bfq.reporting.tables import ABSENT
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.drawn import Drawn
-from bfq.reproduction.table import (
+from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.results.told_runs import told_runs
+from bfq.reproduction.shown.table import (
     LEFT_OUT,
     TOGETHER,
     Brief,
@@ -23,7 +23,6 @@ from bfq.reproduction.table import (
     sections,
     unfilled,
 )
-from bfq.reproduction.told_runs import told_runs
 
 STYLE = """
 .gain { background: color-mix(in srgb, #009e73 24%, transparent); }

@@ -8,9 +8,9 @@ from bfq.reporting.published import Figure
 from bfq.reporting.standing_tables import POOLED
 from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text
-from bfq.reproduction import mixed, successes
-from bfq.reproduction.cells import Average, Cell, Outcome, Reading
-from bfq.reproduction.together import Standing, Together, together
+from bfq.reproduction.results import mixed, successes
+from bfq.reproduction.results.cells import Average, Cell, Outcome, Reading
+from bfq.reproduction.results.together import Standing, Together, together
 
 LEFT_OUT = "The paper's rows that were not asked for"
 OVERVIEW = "Ours, and in brackets the paper's; its averages are those of its rows."

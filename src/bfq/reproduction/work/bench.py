@@ -11,7 +11,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
 from bfq.errors import BadInput
 from bfq.experiment import RUNS
-from bfq.reproduction.cells import Cell
+from bfq.reproduction.results.cells import Cell
 from bfq.training.progress import announced, data_bar
 
 

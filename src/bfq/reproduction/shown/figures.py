@@ -8,20 +8,19 @@ from typing import TypeVar
 from bfq.reporting import prose
 from bfq.reporting.ablation_figure import settings_figure, sweep_figure
 from bfq.reporting.figures import learning_curves
-from bfq.reporting.html import SCORES
+from bfq.reporting.html import SCORES, Drawn
 from bfq.reporting.legend import Colours, method_colours
 from bfq.reporting.profile_figure import profile_figure
 from bfq.reporting.radar_figure import radar_figure
 from bfq.reporting.runs import Member, Run
 from bfq.reporting.score_figure import score_figure
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.drawn import Drawn
-from bfq.reproduction.experiments import QUICK
-from bfq.reproduction.frequency import frequency_and_score
-from bfq.reproduction.mixed import rows_of_several
-from bfq.reproduction.results import folder_of
-from bfq.reproduction.together import common
-from bfq.reproduction.told_runs import told_runs
+from bfq.reproduction.plan.experiments import QUICK
+from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.results.mixed import warning
+from bfq.reproduction.results.stored import folder_of
+from bfq.reproduction.results.together import common
+from bfq.reproduction.results.told_runs import told_runs
+from bfq.reproduction.shown.frequency import frequency_and_score
 
 K = TypeVar("K")
 SCORE = "normalised score"
@@ -67,8 +66,7 @@ def _scores(outcome: Outcome) -> list[Drawn]:
 
 def _warned(drawn: Drawn, outcome: Outcome) -> Drawn:
     """A picture of whole rows, with a word on those in which not all methods had the same data."""
-    rows = ", ".join(rows_of_several(outcome))
-    return drawn._replace(caption=f"{drawn.caption} From different data: {rows}.") if rows else drawn
+    return drawn._replace(caption=f"{drawn.caption}{warning(outcome, outcome.rows)}")
 
 
 def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:

@@ -9,8 +9,8 @@ from bfq.reporting.statistics import (
     pooled_interquartile_mean,
     probability_of_improvement,
 )
-from bfq.reproduction.cells import Cell, Outcome
-from bfq.reproduction.mixed import of_one_name
+from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.results.mixed import of_one_name
 
 Methods = dict[str, dict[str, list[float]]]  # by column, then by row: the seeds
 

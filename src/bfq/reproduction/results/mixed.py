@@ -1,9 +1,9 @@
 """What the cells of one table do not share: told at the cell, so that nothing is compared unawares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.results.cells import Cell, Outcome
 
 WORDS = (
     "Data: the cells of that row learnt from different data, so that they do not compare the methods alone."
@@ -45,6 +45,12 @@ def data_of(outcome: Outcome, cell: Cell) -> str:
 def rows_of_several(outcome: Outcome) -> list[str]:
     """The rows whose cells do not all have the same data."""
     return list(dict.fromkeys(cell.row for cell in outcome.cells if data_of(outcome, cell)))
+
+
+def warning(outcome: Outcome, rows: Collection[str]) -> str:
+    """A sentence more for a caption where some of these rows have several data; else nothing."""
+    found = [row for row in rows_of_several(outcome) if row in rows]
+    return f" From different data: {', '.join(found)}." if found else ""
 
 
 def of_one_name(outcome: Outcome, row: str) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from bfq.agents.agent import get_agent
 from bfq.data.catalog import CHECKERBOARD, TASKS
 from bfq.errors import BadInput, unknown
-from bfq.reproduction.experiments import EXPERIMENTS, Column, Experiment, get_experiment
-from bfq.reproduction.sources import STAND_IN, is_kept_here
-from bfq.settings import compose
+from bfq.reproduction.plan.experiments import EXPERIMENTS, Column, Experiment, get_experiment
+from bfq.reproduction.plan.sources import STAND_IN, is_kept_here
+from bfq.settings import PRECISIONS, compose
 
 QUICK_STEPS, QUICK_SEEDS, QUICK_EPISODES, QUICK_EVALUATIONS = 200, 2, 2, 2
 
@@ -22,17 +22,20 @@ class Options:
     tasks: Sequence[str] = ()
     seeds: int | Sequence[int] | None = None
     steps: int | None = None
-    precision: str = "float32"  # of the products; only scores are trained for
+    precision: str | None = None  # of the products in training
 
     @property
     def given(self) -> list[str]:
         """The names of those that were given and that not every experiment takes."""
-        told = {"agents": self.agents, "tasks": self.tasks, "seeds": self.seeds, "steps": self.steps}
+        names = ("agents", "tasks", "seeds", "steps", "precision")
+        told = {name: getattr(self, name) for name in names}
         return [name for name, value in told.items() if value not in (None, (), [])]
 
 
 def chosen(name: str, options: Options) -> list[Experiment]:
     """The experiment of that name, or all of them, as the options want them."""
+    if options.precision not in (None, *PRECISIONS):
+        raise unknown("precision", str(options.precision), PRECISIONS)
     if name == "all":
         for word in ("agents", "tasks"):
             if word in options.given:
@@ -48,7 +51,6 @@ def chosen(name: str, options: Options) -> list[Experiment]:
 
 def _changed(experiment: Experiment, options: Options) -> Experiment:
     given = [word for word in options.given if word in experiment.takes]
-    experiment = replace(experiment, precision=options.precision)
     base = _quick(experiment) if options.quick else experiment
     if options.quick and "tasks" not in given and experiment.kind != "toy":
         base = replace(base, usual=_quick_rows(experiment))
@@ -60,6 +62,8 @@ def _changed(experiment: Experiment, options: Options) -> Experiment:
         base = replace(base, seeds=_seeds(options.seeds))
     if "steps" in given:
         base = replace(base, steps=options.steps)
+    if "precision" in given and options.precision is not None:
+        base = replace(base, precision=options.precision)
     return base
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bfq.agents.agent import get_agent
 from bfq.reporting.runs import Member, Numbers, Row, Run
-from bfq.reproduction.cells import Cell, Outcome
+from bfq.reproduction.results.cells import Cell, Outcome
 
 COPIED = (
     "task", "agent", "steps", "data", "transforms", "reference", "versions", "device", "train_seconds",

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from bfq.files import read_json
 from bfq.reporting.frequency_figure import Point, frequency_figure
+from bfq.reporting.html import Drawn
 from bfq.reporting.published import TABLES
-from bfq.reproduction.cells import Outcome
-from bfq.reproduction.drawn import Drawn
+from bfq.reproduction.plan.experiments import EXPERIMENTS
+from bfq.reproduction.results.cells import Outcome
+from bfq.reproduction.results.mixed import of_one_name, warning
+from bfq.reproduction.results.stored import earlier_of
 
 SCORED = "main"  # the experiment whose scores are taken
 CAPTION = "Full: measured here. Hollow: the paper's. Scores: mean over {} of the experiment main: {}."
@@ -17,13 +18,13 @@ Scores = dict[str, dict[str, float]]  # by agent, then by row
 
 def frequency_and_score(outcome: Outcome, results: Path) -> list[Drawn]:
     """The figure, where the experiment of the scores has been run beside this one."""
-    path = results / SCORED / "result.json"
-    if outcome.experiment.quick or not path.exists():
+    scored = None if outcome.experiment.quick else earlier_of(EXPERIMENTS[SCORED], results)
+    if scored is None:
         return []
     # The first of an agent has the steps with which it was scored: the paper's table has more of DQL's.
     first = {_agent(cell.column): cell for cell in reversed(outcome.of("frequency")) if cell.ours}
     timed = {cell.column: cell for cell in first.values()}
-    scores = {name: found for name in timed if (found := _scores(read_json(path), _agent(name)))}
+    scores = {name: found for name in timed if (found := _scores(scored, _agent(name)))}
     rows = sorted(set.intersection(*map(set, scores.values()))) if scores else []
     if not rows:
         return []
@@ -39,6 +40,7 @@ def frequency_and_score(outcome: Outcome, results: Path) -> list[Drawn]:
     title = "Frequency and score"
     picture = frequency_figure(ours, title, paper=paper)
     caption = CAPTION.format("the row" if len(rows) == 1 else f"{len(rows)} rows", ", ".join(rows))
+    caption += warning(scored, rows)
     return [Drawn("frequency_and_score.png", title, picture, caption)] if picture else []
 
 
@@ -47,6 +49,7 @@ def _agent(name: str) -> str:
     return name.partition("-")[0]
 
 
-def _scores(result: dict[str, Any], agent: str) -> dict[str, float]:
-    done = [cell for cell in result["cells"] if cell["column"] == agent and cell["state"] == "done"]
-    return {cell["row"]: cell["readings"][0]["summary"]["mean"] for cell in done}
+def _scores(scored: Outcome, agent: str) -> dict[str, float]:
+    """The means of an agent, of the rows whose cells all learnt from data of one name."""
+    done = [cell for cell in scored.cells if cell.column == agent and cell.state == "done"]
+    return {cell.row: cell.ours.mean for cell in done if cell.ours and of_one_name(scored, cell.row)}

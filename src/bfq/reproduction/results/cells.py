@@ -1,14 +1,14 @@
 """What stands in a cell of a table: numbers a seed, where they come from, and the paper's beside them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from bfq.reporting.published import TABLES, Figure, Note
 from bfq.reporting.statistics import Summary, summarise
-from bfq.reproduction.experiments import Column, Experiment
-from bfq.reproduction.sources import Source
+from bfq.reproduction.plan.experiments import Column, Experiment
+from bfq.reproduction.plan.sources import Source
 
 NEAR = 2.0  # points of a normalised score that are no difference worth a colour
 TIMED = 0.05  # the same for times, as a share of the paper's
@@ -116,6 +116,27 @@ class Outcome:
     def at(self, row: str, column: str) -> Cell | None:
         """One cell."""
         return next((cell for cell in self.of(row) if cell.column == column), None)
+
+    def taken(self, cells: Sequence[Cell], sources: Sequence[Source] = ()) -> "Outcome":
+        """The same with these cells in their places: what has no numbers does not replace what has."""
+        found = {(cell.row, cell.column): cell for cell in self.cells}
+        for cell in cells:
+            before = found.get((cell.row, cell.column))
+            if cell.readings or not (before and before.readings):
+                found[cell.row, cell.column] = cell
+        whole = replace(self, cells=tuple(found.values()))
+        order = list(dict.fromkeys((*self.experiment.rows, *whole.rows)))
+        columns = whole.columns
+        ordered = sorted(found.values(), key=lambda cell: (order.index(cell.row), columns.index(cell.column)))
+        return replace(whole, cells=tuple(ordered), sources=self._sources(sources, order))
+
+    def _sources(self, sources: Sequence[Source], order: Sequence[str]) -> tuple[Source, ...]:
+        """A row's last source; one without data tells nothing of a row that had some."""
+        found = {source.task: source for source in self.sources}
+        for source in sources:
+            if source.data or not found.get(source.task, source).data:
+                found[source.task] = source
+        return tuple(sorted(found.values(), key=lambda source: order.index(source.task)))
 
     def paper(self, cell: Cell) -> Figure | None:
         """The paper's number for a cell."""

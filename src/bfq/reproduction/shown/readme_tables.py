@@ -7,6 +7,7 @@ from typing import Any
 
 from bfq.files import read_json
 from bfq.reporting.statistics import summarise
+from bfq.reporting.tables import markdown_lines, mean_text, number_text
 
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
 ROBOTS = ("halfcheetah", "hopper", "walker2d", "ant")
@@ -20,10 +21,10 @@ def demo(root: Path) -> list[list[str]]:
     folder, units = root / "results/halfcheetah-mini", ("return", "normalized")
     ours, cloned = (read_json(folder / name) for name in ("result.json", "bc.json"))
     spent = f"{len(ours['members'])} seeds × {ours['protocol']['episodes']} episodes"
-    data = [_number(ours["data"][f"{unit}_mean"], 1) for unit in units]
-    bc, bfq = ([_spread(run["scores"][unit], 1) for unit in units] for run in (cloned, ours))
+    data = [number_text(ours["data"][f"{unit}_mean"], 1) for unit in units]
+    bc, bfq = ([mean_text(summarise(run["scores"][unit]), unit) for unit in units] for run in (cloned, ours))
     return [
-        [f"{ours['task']}, {spent}, last checkpoint", "return", "normalised score"],
+        ["", f"return on {ours['task']}, {spent}, last checkpoint", "normalised score"],
         ["the data itself", *data],
         ["behaviour cloning", *bc],
         ["**BFQ**", *(f"**{score}**" for score in bfq)],
@@ -34,8 +35,8 @@ def made_here(root: Path) -> list[list[str]]:
     """The mean return of an episode in data of each robot and level."""
     rows = {row["name"]: row["return_mean"] for row in read_json(root / "results/data/local.json")["rows"]}
     means = [[rows[f"local/{robot}-{level}"] for level in LEVELS] for robot in ROBOTS]
-    lines = [[robot, *map(_number, found)] for robot, found in zip(ROBOTS, means, strict=True)]
-    return [["robot", *LEVELS], *lines]
+    lines = [[robot, *map(_whole, found)] for robot, found in zip(ROBOTS, means, strict=True)]
+    return [["", *LEVELS], *lines]
 
 
 def agents(root: Path) -> list[list[str]]:
@@ -49,14 +50,14 @@ def agents(root: Path) -> list[list[str]]:
     lines = [
         [
             f"[{name}](docs/agents/{name}.md)",
-            *(_spread(runs[task][name]["scores"]["return"], 0) for task in tasks),
-            *(_number(speed[name, members]) for members in (1, 6)),
+            *(_spread(runs[task][name]["scores"]["return"]) for task in tasks),
+            *(_whole(speed[name, members]) for members in (1, 6)),
         ]
         for name in ranked
     ]
-    data = [_number(runs[task][ranked[0]]["data"]["return_mean"]) for task in tasks]
+    data = [_whole(runs[task][ranked[0]]["data"]["return_mean"]) for task in tasks]
     heads = [f"return, `local/halfcheetah-{task}`" for task in tasks]
-    return [["agent", *heads, "µs an update, 1 member", "6 members"], *lines, ["the data", *data, "", ""]]
+    return [["", *heads, "µs an update, 1 member", "6 members"], *lines, ["the data", *data, "", ""]]
 
 
 def checkerboard(root: Path) -> list[list[str]]:
@@ -66,16 +67,16 @@ def checkerboard(root: Path) -> list[list[str]]:
         [
             name,
             steps,
-            f"{row['energy_distance']:.4f}",
-            f"{row['sliced_wasserstein2']:.4f}",
-            f"{100 * row['share_on_filled']:.1f}%",
-            f"{row['squares_covered']:.0f} of 8",
+            number_text(row["energy_distance"], 4),
+            number_text(row["sliced_wasserstein2"], 4),
+            f"{number_text(100 * row['share_on_filled'], 1)}%",
+            f"{_whole(row['squares_covered'])} of 8",
         ]
         for method, name in TOY.items()
         for steps, row in toy[method].items()
     ]
     return [
-        ["method", "steps", "energy distance", "sliced W₂", "on filled squares", "squares covered"],
+        ["", "steps", "energy distance", "sliced W₂", "on filled squares", "squares covered"],
         *lines,
     ]
 
@@ -91,18 +92,18 @@ TABLES: dict[str, Callable[[Path], list[list[str]]]] = {
 def table(root: Path, name: str) -> str:
     """One of them as Markdown."""
     head, *lines = TABLES[name](root)
-    top = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
-    return top + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "\n".join(markdown_lines(head, lines)) + "\n"
 
 
 def _agents(folder: Path) -> dict[str, Any]:
     return {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
 
 
-def _spread(values: list[float], digits: int) -> str:
+def _spread(values: list[float]) -> str:
+    """Without digits after the point: what one return differs from the next by is far more."""
     told = summarise(values)
-    return f"{_number(told.mean, digits)} ± {_number(told.std, digits)}"
+    return f"{_whole(told.mean)} ± {_whole(told.std)}"
 
 
-def _number(value: float, digits: int = 0) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
+def _whole(value: float) -> str:
+    return number_text(value, 0)

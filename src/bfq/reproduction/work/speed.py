@@ -17,10 +17,10 @@ from bfq.errors import BadInput
 from bfq.files import make_folder, read_json, write_json
 from bfq.provenance import versions
 from bfq.reporting.published import TABLES
-from bfq.reproduction.cells import Cell, Reading
-from bfq.reproduction.clock import finished
-from bfq.reproduction.experiments import Column, Experiment
-from bfq.reproduction.work import Bench, Work, fingerprint, place
+from bfq.reproduction.plan.experiments import Column, Experiment
+from bfq.reproduction.results.cells import Cell, Reading
+from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.clock import finished
 from bfq.settings import compose
 from bfq.training.compiled import remember_compilations
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from bfq.reporting.statistics import Interval, wilson
 from bfq.reporting.tables import number_text
-from bfq.reproduction.cells import Cell
+from bfq.reproduction.results.cells import Cell
 
 UNIT = "success in %"
 WORDS = (

@@ -1,0 +1,1 @@
+"""What was found: cells with numbers, the file that keeps them, and what they say together."""

@@ -1,0 +1,35 @@
+"""What an experiment leaves in its folder: numbers, a table, pictures and a page, each whole or absent."""
+
+from pathlib import Path
+
+from bfq.files import make_folder, write_bytes, write_json
+from bfq.reproduction.results.cells import Outcome
+from bfq.reproduction.results.stored import folder_of, record
+from bfq.reproduction.shown.table import markdown
+
+
+def write_numbers(outcome: Outcome, out: Path) -> None:
+    """The numbers with all that they depend on, and the table of them."""
+    folder = folder_of(outcome.experiment, out)
+    make_folder(folder)
+    write_json(folder / "result.json", record(outcome))
+    write_bytes(folder / "table.md", markdown(outcome).encode())
+
+
+def write_pictures(outcome: Outcome, out: Path) -> None:
+    """The figures, and the page that holds them."""
+    from bfq.reproduction.shown.figures import (
+        figures,  # they draw: seconds of imports that training need not await
+    )
+    from bfq.reproduction.shown.page import page_of
+    from bfq.reproduction.shown.strips import strip_files, strips
+
+    folder = folder_of(outcome.experiment, out)
+    at_work = strips(outcome, folder)
+    drawn = [*figures(outcome, out), *at_work.drawn]
+    paths = {folder / figure.file: figure.png for figure in drawn}
+    paths[folder / "index.html"] = page_of(outcome, drawn, at_work.missing).encode("utf-8", "replace")
+    for path, content in paths.items():
+        write_bytes(path, content)
+    for path in set(folder.glob("frames-*.png")) - {folder / name for name in strip_files(outcome)}:
+        path.unlink()  # the policy of a cell that was replaced

@@ -1,0 +1,1 @@
+"""How cells are filled: scores by training, times by measuring, the checkerboard."""
