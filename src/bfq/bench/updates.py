@@ -10,6 +10,7 @@ import numpy as np
 
 from bfq.agents.agent import Agent, Spec, configure
 from bfq.bench.compiling import compiled_program
+from bfq.bench.counting import Work, least_work
 from bfq.bench.limits import limits
 from bfq.bench.timing import timed
 from bfq.training.population import Rows, pack
@@ -81,8 +82,8 @@ def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
 def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str, Any]:
     """Microseconds an update with their spread, the compilation apart, and the share of the device's limit.
 
-    Operations and bytes are XLA's count for the compiled program: loops in an update counted once, what is
-    computed ahead of a block of updates counted with each, and kernels of our own left out.
+    Operations and bytes are the least that an update needs, so a share is that of the time in which the
+    device at its best would be done with them.
     """
     made = compiled_program(
         agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"
@@ -102,7 +103,7 @@ def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str
         "spread": [1e6 * per_update[1], 1e6 * per_update[2]],
         "compile_seconds": made.seconds,
         "from_cache": made.from_cache,
-        **_work_done(program.cost(), per_update[0]),
+        **_work_done(least_work(agent, config, sizes.spec), sizes.members, per_update[0]),
         "device_bytes": _peak_bytes(),
     }
 
@@ -129,8 +130,8 @@ def _short(config: Any, sizes: Sizes) -> Any:
     return dataclasses.replace(config, steps=sizes.chunk)
 
 
-def _work_done(cost: dict[str, float], seconds: float) -> dict[str, float]:
-    flops, moved, most = cost["flops"], cost["bytes accessed"], limits()
+def _work_done(least: Work, members: int, seconds: float) -> dict[str, float]:
+    flops, moved, most = members * least.flops, members * least.bytes, limits()
     return {
         "flops": flops,
         "bytes": moved,

@@ -134,13 +134,6 @@ class Program:
         """Compiles now, so that the first call takes no longer than the others."""
         self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
 
-    def cost(self) -> dict[str, float]:
-        """XLA's count for one update of all members and for what is computed ahead of a block of them.
-
-        Once it is compiled; kernels of our own count for nothing.
-        """
-        return dict(self._run.cost_analysis())
-
     def __call__(
         self, states: Any, rows: Rows | Batches, start: Int[Array, ""]
     ) -> tuple[Any, dict[str, Float[Array, "c m"]]]:
