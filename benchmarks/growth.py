@@ -73,8 +73,8 @@ class Point(NamedTuple):
 
 BASE = Point("bfq", 1, 256, 256, 1_000_000, depth=4, chunk=200, repeats=5)
 AXES: dict[str, tuple[int, ...]] = {
-    "members": (1, 2, 4, 8, 16, 32, 64, 128, 256),
-    "batch": (64, 128, 256, 512, 1024, 2048, 4096),
+    "members": (1, 4, 16, 64, 256),
+    "batch": (64, 256, 1024, 4096),
     "width": (64, 128, 256, 512, 1024),
     "transitions": (10**4, 10**5, 10**6, 10**7),
     "flow_steps": (5, 10, 20, 50),
@@ -90,9 +90,10 @@ QUICK_AXES: dict[str, tuple[int, ...]] = {
 IN_STEPS = ("fql", "dql")  # agents whose inner steps are varied
 
 
-def points(axes: Sequence[str], agents: Sequence[str], quick: bool) -> list[Point]:
+def points(axes: Sequence[str], agents: Sequence[str], precision: str, quick: bool) -> list[Point]:
     """Each once: the base, then one axis after the other."""
     base, values = (QUICK_BASE, QUICK_AXES) if quick else (BASE, AXES)
+    base = base._replace(precision=precision)
     bases = [base._replace(agent=agent) for agent in agents]
     found = list(bases)
     for axis in axes:
@@ -153,7 +154,7 @@ def main(words: Sequence[str] | None = None) -> int:
     make_folder(args.out.absolute().parent)
     remember_compilations()
     rows: list[Row] = read_json(args.out) if args.out.exists() else []
-    wished = {point: point.identity() for point in points(args.axes, args.agents, args.quick)}
+    wished = {point: point.identity() for point in points(args.axes, args.agents, args.precision, args.quick)}
     left = [point for point, told in wished.items() if not any(known(row, told) for row in rows)]
     print(f"{len(wished) - len(left)} of {len(wished)} rows are in {args.out} already", flush=True)
     if args.prepare and left:
@@ -192,6 +193,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--agent", default="bfq", metavar="NAME,…", help="along all axes but flow_steps; default bfq")
     add("--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them")
     add("--prepare", type=int, default=0, metavar="N", help="processes that compile side by side first")
+    add("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
     add("--quick", action="store_true", help="small sizes")
     add("--out", type=Path, default=Path("benchmarks/growth.json"), metavar="FILE.json")
     args = parser.parse_args(words)

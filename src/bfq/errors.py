@@ -8,6 +8,10 @@ class BadInput(Exception):
     """Something the user gave cannot be used; the command line prints it and exits with code 2."""
 
 
+class Busy(BadInput):
+    """Another process is at work on the same thing; what it makes can be used when it is done."""
+
+
 class DiskTrouble(Exception):
     """The disk refused a write in the middle of something; what was saved before still stands."""
 

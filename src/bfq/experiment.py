@@ -16,7 +16,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
 from bfq.data.summary import forget
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
-from bfq.errors import BadInput
+from bfq.errors import BadInput, Busy
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
@@ -85,7 +85,7 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None, quiet: b
     make_folder(folder)
     with locked(folder):
         if (folder / "config.json").exists():
-            raise BadInput(f"another process has just begun a run in {folder}: choose another --out.")
+            raise Busy(f"another process has just begun a run in {folder}: choose another --out.")
         write_json(folder / "config.json", {**dataclasses.asdict(run), **kept})
     return dataset
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bfq.errors import BadInput, DiskTrouble
+from bfq.errors import BadInput, Busy, DiskTrouble
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -76,5 +76,5 @@ def locked(folder: Path, refusal: str = TRAINING) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise BadInput(refusal.format(folder=folder)) from error
+            raise Busy(refusal.format(folder=folder)) from error
         yield

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bfq.reproduction.reproduce import Plan
     from bfq.reproduction.work.bench import Bench
 
-NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | toy | all"
+NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | switches | toy | all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,13 @@
 """An experiment from its plan to its results: what can be filled is, and the rest says why it is not."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jax.errors import JaxRuntimeError
 
-from bfq.errors import BadInput
+from bfq.errors import BadInput, Busy
 from bfq.reporting import prose
 from bfq.reproduction.book import Book
 from bfq.reproduction.plan.experiments import Experiment, get_experiment
@@ -115,25 +115,51 @@ def plan(experiment: Experiment, earlier: Outcome | None = None, again: bool = F
 
 
 def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Done:
-    """Does all work in turn, writing the numbers after each; a failed one is told, and the others go on."""
+    """Does all work in turn, writing the numbers after each; a failed one is told, and the others go on.
+
+    What another command is at work on is left to it, and looked at again in the end.
+    """
     book = Book(replace(get_experiment(made.experiment.name), quick=made.experiment.quick), out, command)
     waiting = [cell for work in made.works for cell in work.waiting]
-    outcome = book.add([*waiting, *made.unfilled], made.sources)
-    rows = list(dict.fromkeys(work.row for work in made.works))
-    failed: list[Cell] = []
-    for k, work in enumerate(made.works, 1):
-        kept = made.state(work, bench) == ELSEWHERE
-        say(
-            f"{made.experiment.name}: row {rows.index(work.row) + 1} of {len(rows)}, part {k} of "
-            f"{len(made.works)}: {work.name}, {work.size}"
-            + (f": {ELSEWHERE}; --again runs it anew" if kept else "")
-        )
-        cells = _kept(work, outcome) if kept else _filled(work, bench)
+    doing = _Doing(made, bench, book, say, book.add([*waiting, *made.unfilled], made.sources))
+    left, before = list(made.works), 0
+    while left and len(left) != before:
+        before, left = len(left), [work for work in left if not doing.done(work)]
+    return Done(book.close(), doing.failed)
+
+
+@dataclass
+class _Doing:
+    """A plan in the middle of being carried out."""
+
+    made: Plan
+    bench: Bench
+    book: Book
+    say: Say
+    outcome: Outcome
+    failed: list[Cell] = field(default_factory=list)
+
+    def done(self, work: Work) -> bool:
+        """Does it, unless another command is at it: then False."""
+        kept = self.made.state(work, self.bench) == ELSEWHERE
+        self.say(self._place(work) + (f": {ELSEWHERE}; --again runs it anew" if kept else ""))
+        try:
+            cells = _kept(work, self.outcome) if kept else _filled(work, self.bench)
+        except Busy:
+            self.say(f"{work.row}, {work.name}: another command is at it, and adds its numbers")
+            return False
         for cell in (cell for cell in cells if cell.state == "failed"):
-            say(f"{cell.row}, {cell.column} failed: {cell.why}")
-            failed.append(cell)
-        outcome = outcome if kept else book.add(cells)
-    return Done(book.close(), failed)
+            self.say(f"{cell.row}, {cell.column} failed: {cell.why}")
+            self.failed.append(cell)
+        self.outcome = self.outcome if kept else self.book.add(cells)
+        return True
+
+    def _place(self, work: Work) -> str:
+        works, rows = self.made.works, list(dict.fromkeys(each.row for each in self.made.works))
+        return (
+            f"{self.made.experiment.name}: row {rows.index(work.row) + 1} of {len(rows)}, part "
+            f"{works.index(work) + 1} of {len(works)}: {work.name}, {work.size}"
+        )
 
 
 def _kept(work: Work, outcome: Outcome) -> list[Cell]:
@@ -144,6 +170,8 @@ def _kept(work: Work, outcome: Outcome) -> list[Cell]:
 def _filled(work: Work, bench: Bench) -> list[Cell]:
     try:
         return work.fill(bench)
+    except Busy:
+        raise
     except (BadInput, JaxRuntimeError, MemoryError) as error:  # the device's memory may be too small for one
         why = " ".join(str(error).split())
         return [replace(cell, state="failed", why=why) for cell in work.waiting]
