@@ -46,7 +46,7 @@ class Config:
     width: int = 256  # units of a hidden layer
     depth: int = 2  # hidden layers
     architecture: str = "embedded"  # flow: embedded | residual | raw_time
-    time_scale: int = 100  # flow: factor on t before its sinusoidal embedding
+    time_scale: int = 10  # flow: factor on t before its sinusoidal embedding
 
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""

@@ -76,7 +76,7 @@ class Config:
     architecture: str = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy (residual: blocks)
-    time_scale: int = 100  # factor on t and r before their sinusoidal embedding
+    time_scale: int = 10  # factor on t and r before their sinusoids: the larger, the further η reaches
     critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
     critic_width: int = 256  # units of a hidden layer of a critic
     critic_depth: int = 3  # hidden layers of a critic

@@ -76,7 +76,7 @@ class Config:
     architecture: str = "embedded"  # embedded | residual | raw_time, as BFQ's
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy (residual: blocks)
-    time_scale: int = 1  # factor on t and r before their sinusoidal embedding; BFQ has 100
+    time_scale: int = 1  # factor on t and r before their sinusoidal embedding; BFQ has 10
     critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
     critic_width: int = 256  # units of a hidden layer of a critic
     critic_depth: int = 3  # hidden layers of a critic
