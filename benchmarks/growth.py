@@ -28,7 +28,7 @@ from bfq.errors import BadInput
 from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reporting.growth_figure import growth_figure
-from bfq.settings import compose
+from bfq.settings import PRECISIONS, compose
 from bfq.training.compiled import CONFIG, remember_compilations
 
 TASK = "halfcheetah-medium-v2"
@@ -73,8 +73,8 @@ class Point(NamedTuple):
 
 BASE = Point("bfq", 1, 256, 256, 1_000_000, depth=4, chunk=200, repeats=5)
 AXES: dict[str, tuple[int, ...]] = {
-    "members": (1, 4, 16, 64, 256),
-    "batch": (64, 256, 1024, 4096),
+    "members": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "batch": (64, 128, 256, 512, 1024, 2048, 4096),
     "width": (64, 128, 256, 512, 1024),
     "transitions": (10**4, 10**5, 10**6, 10**7),
     "flow_steps": (5, 10, 20, 50),
@@ -193,7 +193,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--agent", default="bfq", metavar="NAME,…", help="along all axes but flow_steps; default bfq")
     add("--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them")
     add("--prepare", type=int, default=0, metavar="N", help="processes that compile side by side first")
-    add("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
+    add("--precision", default="float32", choices=PRECISIONS, help="of products")
     add("--quick", action="store_true", help="small sizes")
     add("--out", type=Path, default=Path("benchmarks/growth.json"), metavar="FILE.json")
     args = parser.parse_args(words)

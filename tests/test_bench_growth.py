@@ -17,7 +17,7 @@ def growth(monkeypatch):
 
 def test_one_axis_at_a_time_from_the_base(growth):
     found = growth.points(list(growth.AXES), ["bfq"], "bfloat16", quick=False)
-    assert len(found) == len(set(found)) == 1 + 4 + 3 + 4 + 3 + 2 * 4
+    assert len(found) == len(set(found)) == 1 + 8 + 6 + 4 + 3 + 2 * 4
     assert {point.precision for point in found} == {"bfloat16"}
     base = found[0]
     for point in found:

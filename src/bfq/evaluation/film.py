@@ -56,7 +56,7 @@ def _drawn(simulators: Simulators) -> Frame:
     """A frame. Graphics that failed are not asked again, by any robot: a second try may end the process."""
     try:
         return simulators.render()
-    except Exception as error:
+    except Exception as error:  # whichever: it is remembered and raised again
         _failures.append(f"{type(error).__name__}: {error}")
         raise
 

@@ -36,7 +36,7 @@ class TimeEmbedding(eqx.Module):
     """A sinusoidal code of scale · t, refined by a small MLP.
 
     `scale` multiplies t ∈ [0, 1] before the sinusoids: at 1 the code hardly moves between t = 0 and t = 1,
-    and the checkerboard blurs; at 100 what is learnt at one time says nothing of the next.
+    at 100 times a few hundredths apart have unrelated codes.
     """
 
     first: Linear

@@ -1,5 +1,6 @@
 """An experiment from its plan to its results: what can be filled is, and the rest says why it is not."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from bfq.settings import check_precision
 Say = Callable[[str], None]
 ELSEWHERE = "finished elsewhere"
 DONE = ("finished", ELSEWHERE)
+PATIENCE_S = 5.0  # between two looks at what other commands are at
 
 
 class Plan(NamedTuple):
@@ -117,14 +119,17 @@ def plan(experiment: Experiment, earlier: Outcome | None = None, again: bool = F
 def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Done:
     """Does all work in turn, writing the numbers after each; a failed one is told, and the others go on.
 
-    What another command is at work on is left to it, and looked at again in the end.
+    What another command is at work on is left to it and looked at again in the end: its numbers are taken, or
+    if it was killed, its work.
     """
     book = Book(replace(get_experiment(made.experiment.name), quick=made.experiment.quick), out, command)
     waiting = [cell for work in made.works for cell in work.waiting]
     doing = _Doing(made, bench, book, say, book.add([*waiting, *made.unfilled], made.sources))
-    left, before = list(made.works), 0
-    while left and len(left) != before:
-        before, left = len(left), [work for work in left if not doing.done(work)]
+    left = list(made.works)
+    while left:
+        before, left = left, [work for work in left if not doing.done(work)]
+        if left == before:
+            time.sleep(PATIENCE_S)
     return Done(book.close(), doing.failed)
 
 
@@ -138,15 +143,19 @@ class _Doing:
     say: Say
     outcome: Outcome
     failed: list[Cell] = field(default_factory=list)
+    put_off: list[Work] = field(default_factory=list)  # told once, however often it is tried
 
     def done(self, work: Work) -> bool:
         """Does it, unless another command is at it: then False."""
         kept = self.made.state(work, self.bench) == ELSEWHERE
-        self.say(self._place(work) + (f": {ELSEWHERE}; --again runs it anew" if kept else ""))
+        if work not in self.put_off:
+            self.say(self._place(work) + (f": {ELSEWHERE}; --again runs it anew" if kept else ""))
         try:
             cells = _kept(work, self.outcome) if kept else _filled(work, self.bench)
-        except Busy:
-            self.say(f"{work.row}, {work.name}: another command is at it, and adds its numbers")
+        except Busy as busy:
+            if work not in self.put_off:
+                self.say(f"{work.row}, {work.name}: {busy} It is looked at again in the end.")
+                self.put_off.append(work)
             return False
         for cell in (cell for cell in cells if cell.state == "failed"):
             self.say(f"{cell.row}, {cell.column} failed: {cell.why}")

@@ -104,7 +104,7 @@ class Training:
         folder = self.folder(bench)
         assert folder is not None  # the data is here now
         if not (folder / "config.json").exists():
-            start(self.run, folder, dataset)  # which may be Busy too: another command begins it
+            start(self.run, folder, dataset)
         with locked(folder):
             with clocked(folder):
                 result = execute(folder, dataset, (), bench.quiet)
