@@ -29,7 +29,7 @@ from bfq.reproduction.shown.page import page_of
 from bfq.reproduction.shown.strips import file_of
 from bfq.reproduction.shown.table import markdown
 from bfq.reproduction.work import scores
-from bfq.reproduction.work.bench import Bench
+from bfq.reproduction.work.bench import Bench, fingerprint
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 PEN = "pen-human-v1"  # its data is never here
@@ -119,6 +119,15 @@ def test_settings_that_leave_the_scores_alone_do_not_count(no_data):
     assert states(plan(replace(experiment, evaluations=99), made)) == ["finished elsewhere"]
     assert states(plan(replace(experiment, episodes=99), made)) == ["not begun"]
     assert states(plan(replace(experiment, candidates=(1, 7)), made)) == ["not begun"]
+
+
+def test_a_switch_that_is_off_changes_no_name():
+    known = {"config": {"eta": 1.0, "boundary_ratio": 0.5}, "seeds": [0, 1]}
+    later = {"config": {**known["config"], "new": 0.0, "other": False}, "seeds": [0, 1], "third": None}
+    assert fingerprint(later) == fingerprint(known)
+    changes = ({"new": 0.01}, {"boundary_ratio": 0.0}, {"boundary_ratio": 0.25})
+    names = {fingerprint({**later, "config": {**later["config"], **change}}) for change in changes}
+    assert len(names | {fingerprint(known), fingerprint({**known, "seeds": [0]})}) == 5
 
 
 def test_data_of_the_same_name_must_have_the_same_digest_where_it_is_here(no_data, monkeypatch):

@@ -88,6 +88,18 @@ def test_targets_move_at_their_own_rates_and_times():
         state = after
 
 
+def test_the_policys_weights_decay_apart_from_adam_and_the_critics_do_not():
+    config, state, batch = setup(learning_rate=1e-2, schedule="constant", weight_decay=0.5)
+    update, without = jax.jit(AGENT.update), configure(AGENT, {**SMALL, "learning_rate": 1e-2})
+    after, _ = update(state, batch, jax.random.key(0), config)
+    plain, _ = update(state, batch, jax.random.key(0), without)
+    networks = (state.policy.params, after.policy.params, plain.policy.params)
+    for old, decayed, kept in zip(*map(jax.tree.leaves, networks), strict=True):
+        np.testing.assert_allclose(decayed, kept - 1e-2 * 0.5 * old, atol=1e-6)
+    for a, b in zip(*map(jax.tree.leaves, (after.critics.params, plain.critics.params)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_cosine_schedule_ends_in_standstill():
     config, state, batch = setup(steps=3, critic_target_rate=1.0)
     state = state._replace(step=jnp.int32(3))

@@ -61,6 +61,7 @@ class Config:
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
+    weight_decay: Fixed = 0.0  # of the policy alone; 0.01: CleanDiffuser's, by PyTorch's AdamW
     clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
     critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
     bound_penalty: Fixed = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
@@ -155,7 +156,9 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(state, batch, key, config, critic_loss, policy_loss)
+    return actor_critic.improve(
+        state, batch, key, config, critic_loss, policy_loss, weight_decay=config.weight_decay
+    )
 
 
 def act(

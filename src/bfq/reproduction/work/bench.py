@@ -77,9 +77,18 @@ def place(runs: Path, words: str, settings: dict[str, Any]) -> Path:
 
 
 def fingerprint(settings: dict[str, Any]) -> str:
-    """A short name of settings: others have another."""
-    told = json.dumps(settings, sort_keys=True, default=list)
+    """A short name of settings: others have another.
+
+    What is off (0, False, None, nothing) is left out. A switch that is added later and is off changes nothing
+    of what runs before it have found, and so it changes no name.
+    """
+    told = json.dumps(_that_are_on(settings), sort_keys=True, default=list)
     return hashlib.sha256(told.encode()).hexdigest()[:10]
+
+
+def _that_are_on(settings: dict[str, Any]) -> dict[str, Any]:
+    told = {k: _that_are_on(v) if isinstance(v, dict) else v for k, v in settings.items()}
+    return {name: value for name, value in told.items() if value}
 
 
 def state(work: Work, bench: Bench) -> str:
