@@ -10,7 +10,9 @@ import pytest
 
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import (
+    Query,
     TimeRule,
+    ask,
     bootstrap,
     bootstrap_loss,
     boundary_loss,
@@ -305,3 +307,28 @@ def test_a_trained_map_matches_the_closed_form():
     sample = x - state.params(x, jnp.zeros(2000), jnp.ones(2000), jnp.zeros((2000, 0)))
     np.testing.assert_allclose(sample.mean(0), MU, atol=0.08)
     np.testing.assert_allclose(sample.std(0), S, atol=0.08)
+
+
+def test_queries_are_answered_alike_together_and_apart():
+    keys = jax.random.split(jax.random.key(3), 4)
+    x, s = jax.random.normal(keys[0], (6, 2)), jax.random.normal(keys[1], (6, 3))
+    times = jnp.linspace(0.1, 0.4, 6), jnp.linspace(0.5, 0.9, 6)
+    for name, make in ARCHITECTURES.items():
+        net = make(keys[2], 3, 2, 16, 2, 10)
+        net = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net)  # away from zeros
+
+        def answers(net, x=x, s=s):
+            return ask(net, full_span(x, s), Query(x, *times, s), full_span(-x, s))
+
+        def one_by_one(net, x=x, s=s):
+            zero, one = jnp.zeros(6), jnp.ones(6)
+            return [net(x, zero, one, s), net(x, *times, s), net(-x, zero, one, s)]
+
+        for found, expected in zip(answers(net), one_by_one(net), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        gradients = [
+            jax.grad(lambda n, f=f: sum(jnp.square(a).sum() for a in f(n)))(net)
+            for f in (answers, one_by_one)
+        ]
+        for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4, err_msg=name)

@@ -106,6 +106,16 @@ def test_residual_network_starts_at_zero_and_learns_from_every_part():
     assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradient))
 
 
+def test_a_residual_network_computes_from_one_time_once():
+    def work(t):
+        fused = jax.jit(lambda *told: net(*told)).lower(jnp.ones((64, 2)), t, t, jnp.ones((64, 3))).compile()
+        return fused.cost_analysis()["flops"]
+
+    net = ResidualVelocity(KEY, 3, 2, 32, 2, 1)
+    block = 64 * 2 * (2 * 32 * 32 + 2 * 32 * 128)  # of 64 rows: value, project, expand, contract
+    assert work(jnp.ones(())) < 2.5 * block < work(jnp.ones(64))
+
+
 def test_embedded_network_has_the_stated_inputs():
     net = EmbeddedVelocity(KEY, 17, 6, 256, 3, 100)
     assert net.trunk.hidden[0].weight.shape == (6 + 64 + 64 + 17, 256)

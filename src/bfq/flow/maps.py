@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.flow.path import conditional_velocity, noisy_action
 from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_spans
-from bfq.nets.velocity import EmbeddedVelocity, Velocity
+from bfq.nets.velocity import EmbeddedVelocity, ResidualVelocity, Velocity
 
 Times = Float[Array, " _"]
 
@@ -90,7 +90,17 @@ class Question(NamedTuple):
 
 
 def ask(velocity: Velocity, *queries: Query) -> list[Float[Array, "_ a"]]:
-    """The network's answer to each query, from one call: one large product is faster than several small."""
+    """The network's answer to each query, from one call: one large product is faster than several small.
+
+    A residual network computes much from each time, so there what has one time for all rows is asked apart.
+    """
+    if not isinstance(velocity, ResidualVelocity):
+        return _at_once(velocity, queries)
+    answers = iter(_at_once(velocity, [query for query in queries if query.t.ndim]))
+    return [next(answers) if query.t.ndim else velocity(*query) for query in queries]
+
+
+def _at_once(velocity: Velocity, queries: Sequence[Query]) -> list[Float[Array, "_ a"]]:
     spread = [(query.x, *query.times(), query.observation) for query in queries]
     rows = [jnp.concatenate(parts) for parts in zip(*spread, strict=True)]
     ends = np.cumsum([len(query.x) for query in queries])[:-1]

@@ -153,7 +153,7 @@ class ResidualBlock(eqx.Module):
         self.contract = Linear(keys[4], 4 * width, width, xavier)
         self.residual_scale = residual_scale
 
-    def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "... d"]) -> Float[Array, "*b d"]:
         """X + 0.1 (block(x) − x)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
             self.modulation(jax.nn.silu(code)), 6, axis=-1
@@ -207,7 +207,7 @@ class ResidualVelocity(eqx.Module):
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """Runs the one token [s, a_t] through the modulated blocks."""
         x = self.token(jnp.concatenate([observation, noisy_action], axis=-1)) + self.position
-        (code,) = beside(observation, self.embed_t(t) + self.embed_r(r))
+        code = self.embed_t(t) + self.embed_r(r)  # one row if one time serves all: so are its modulations
         for block in self.blocks:
             x = block(x, code)
         shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)
