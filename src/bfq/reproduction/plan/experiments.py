@@ -88,7 +88,7 @@ SWITCHES = (
     Column("mixing=update", "bfq", {"mixing": "update"}),
     Column("target=copied", "bfq", COPIED),
     *(
-        Column(f"target=copied time_scale={scale}", "bfq", {**COPIED, "time_scale": scale})
+        Column(f"target=copied+time_scale={scale}", "bfq", {**COPIED, "time_scale": scale})
         for scale in (1, 100)
     ),
     Column("weight_decay=0.01", "bfq", {"weight_decay": 0.01}),
