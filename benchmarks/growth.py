@@ -1,7 +1,7 @@
 """How the time of an update grows with members, batch, width, data and inner steps, one at a time.
 
-    python benchmarks/growth.py --prepare 8 --out benchmarks/growth.json    on a GPU
-    python benchmarks/growth.py --quick                                     small sizes, for a CPU
+    python benchmarks/growth.py --prepare 10 --precision bfloat16   on a GPU
+    python benchmarks/growth.py --quick --out growth.json           small sizes, for a CPU
 
 The base has the paper's sizes: 17 observations, 6 actions, batch 256, all networks 4 × 256, a million
 transitions, one member. Rows are written one by one, so that a run that is killed keeps what it has; one that
