@@ -85,6 +85,7 @@ SWITCHES = (
     *(Column(f"time_scale={scale}", "bfq", {"time_scale": scale}) for scale in (1, 30, 100)),
     Column("full_span_share=0.02", "bfq", {"full_span_share": 0.02}),
     Column("time_rule=ordered", "bfq", {"time_rule": "ordered"}),
+    Column("time_rule=ordered+target=copied", "bfq", {"time_rule": "ordered", **COPIED}),
     Column("mixing=update", "bfq", {"mixing": "update"}),
     Column("target=copied", "bfq", COPIED),
     *(

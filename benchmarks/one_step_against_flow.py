@@ -1,0 +1,83 @@
+"""How far the one-step action of a trained BFQ lies from its own flow: what guidance did to it.
+
+    python benchmarks/one_step_against_flow.py RUN
+
+The velocity that the boundary loss anchors to the data, followed in 20 Euler steps, makes actions like the
+data's whatever the critics say; they pull at the displacement over (0, 1) alone. On 2,000 states of the run's
+data, 16 actions each: errors against the logged action, spread, and the distance of the two means.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from bfq.data.sources import load_dataset
+from bfq.experiment import load_trained, read_run
+from bfq.flow.maps import flow_map, one_step
+from bfq.flow.solvers import euler
+
+STATES, DRAWS, STEPS = 2000, 16, 20
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="a run folder of bfq with its last checkpoint")
+    folder = parser.parse_args(words).run
+    trained, data = load_trained(folder), load_dataset(read_run(folder)[0].task)
+    rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), STATES, replace=False))
+    observations = trained.transforms.normalise(np.asarray(data.observations[rows]))
+    actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
+    found = []
+    for k, member in enumerate(trained.population.members):
+        state, config = trained.member(k)
+        told = compared(state.policy_target, jnp.asarray(observations), actions, config.preconditioned)
+        found.append({**member._asdict(), **told})
+        print(json.dumps(found[-1]), flush=True)
+    return 0
+
+
+def compared(policy: Any, observations: Array, actions: Array, preconditioned: bool) -> dict[str, Any]:
+    """Both ways from the same noise."""
+    states = jnp.repeat(observations, DRAWS, axis=0)
+    noise = jax.random.normal(jax.random.key(0), (len(states), actions.shape[-1]))
+    ways = {
+        "one step": one_step(policy, noise, states, preconditioned),
+        f"{STEPS} steps": euler(lambda x, t: policy(x, t, t, states), noise, STEPS),
+        f"{STEPS} maps": _by_maps(policy, noise, states, preconditioned),
+    }
+    drawn = {name: jnp.clip(x, -1, 1).reshape(len(actions), DRAWS, -1) for name, x in ways.items()}
+    flow = drawn[f"{STEPS} steps"].mean(1)
+    return {
+        name: {
+            "error_of_a_draw": _rounded(jnp.square(x - actions[:, None]).mean()),
+            "error_of_the_mean": _rounded(jnp.square(x.mean(1) - actions).mean()),
+            "spread": _rounded(x.std(1).mean()),
+            "from_the_flow": _rounded(jnp.abs(x.mean(1) - flow).mean()),
+        }
+        for name, x in drawn.items()
+    }
+
+
+def _by_maps(policy: Any, x: Array, states: Array, preconditioned: bool) -> Array:
+    """Short displacements, one after the other."""
+    for k in range(STEPS, 0, -1):
+        x = flow_map(policy, x, jnp.asarray((k - 1) / STEPS), jnp.asarray(k / STEPS), states, preconditioned)
+    return x
+
+
+def _rounded(value: Array) -> float:
+    return round(float(value), 5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
