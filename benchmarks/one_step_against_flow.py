@@ -37,12 +37,10 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), STATES, replace=False))
     observations = trained.transforms.normalise(np.asarray(data.observations[rows]))
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
-    found = []
     for k, member in enumerate(trained.population.members):
         state, config = trained.member(k)
         told = compared(state.policy_target, jnp.asarray(observations), actions, config.preconditioned)
-        found.append({**member._asdict(), **told})
-        print(json.dumps(found[-1]), flush=True)
+        print(json.dumps({**member._asdict(), **told}), flush=True)
     return 0
 
 
