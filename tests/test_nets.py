@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bfq.kernels.device import using
 from bfq.nets.critic import KINDS, Critics
 from bfq.nets.embeddings import TimeEmbedding, sinusoidal
 from bfq.nets.layers import LayerNorm, Linear, mish, orthogonal, torch_uniform, variance_scaling
@@ -44,6 +45,15 @@ def test_layer_norm_has_mean_zero_variance_one():
     y = LayerNorm(32)(x)
     np.testing.assert_allclose(y.mean(-1), 0.0, atol=1e-5)
     np.testing.assert_allclose(y.var(-1), 1.0, rtol=1e-3)
+
+
+def test_layer_norm_and_its_gradient_are_the_same_by_sums_and_by_products():
+    x, upstream = jax.random.normal(KEY, (2, 10, 32)) * 5.0 + 3.0
+    by_products, gradient = jax.vjp(LayerNorm(32), x)
+    with using(kernels=True):  # which sum by themselves
+        by_sums, expected = jax.vjp(LayerNorm(32), x)
+    np.testing.assert_allclose(by_products, by_sums, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(*(back(upstream)[0] for back in (gradient, expected)), rtol=1e-4, atol=1e-5)
 
 
 def test_initialisers_have_the_stated_spread():
