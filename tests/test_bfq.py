@@ -108,6 +108,17 @@ def test_cosine_schedule_ends_in_standstill():
         np.testing.assert_allclose(a, b, atol=1e-7)
 
 
+def test_the_critics_may_have_a_constant_rate_of_their_own():
+    config, state, batch = setup(steps=3, critic_learning_rate=1e-2, constant_critic_rate=True)
+    late, update = state._replace(step=jnp.int32(3)), jax.jit(AGENT.update)  # where the policy stands still
+    after, _ = update(late, batch, jax.random.key(0), config)
+    usual, _ = update(state, batch, jax.random.key(0), configure(AGENT, {**SMALL, "learning_rate": 1e-2}))
+    for a, b in zip(*map(jax.tree.leaves, (late.policy.params, after.policy.params)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+    for a, b in zip(*map(jax.tree.leaves, (after.critics.params, usual.critics.params)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
 def test_acting_uses_ema_or_online_and_its_temperature():
     config, state, _ = setup()
     other = AGENT.init(jax.random.key(9), SPEC, config)

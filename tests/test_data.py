@@ -171,6 +171,12 @@ def test_observations_are_standardised_and_constant_columns_survive():
     np.testing.assert_array_equal(apply(fit(data, "none"), data)["observations"], data.observations)
 
 
+def test_a_column_that_varies_by_a_rounding_alone_is_not_blown_up():
+    varying = np.where(np.arange(1000) % 2, 0.1, np.nextafter(np.float32(0.1), np.float32(1)))
+    data = bfq.from_arrays(**columns(1000, observations=np.c_[varying, np.linspace(-1, 1, 1000), varying]))
+    assert fit(data, "standardise").observation_std[0] == 1.0
+
+
 def test_reward_transforms():
     data = bfq.from_arrays(**columns(rewards=np.arange(10.0)))  # episode returns 10 and 35
     np.testing.assert_allclose(fit(data, reward="return_range").reward(data.rewards)[1], 1000 / 25)

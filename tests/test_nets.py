@@ -107,6 +107,17 @@ def test_one_time_for_all_rows_is_the_same_as_repeating_it(architecture):
     assert net.action_dim == 2
 
 
+def test_layers_of_the_residual_network_start_at_zero_or_with_a_variance_of_a_hundredth():
+    net = ResidualVelocity(KEY, 120, 8, 128, 2, 1)
+    block = net.blocks[0]
+    times = (net.embed_t.first, net.embed_t.second, net.embed_r.first, net.embed_r.second)
+    for linear in (net.token, *times, block.value, block.project, block.expand, block.contract):
+        np.testing.assert_allclose(linear.weight.std(), 0.1 * len(linear.weight) ** -0.5, rtol=0.03)
+        assert (linear.bias == 0).all()
+    for linear in (net.output, net.final_modulation, block.modulation):
+        assert (linear.weight == 0).all()
+
+
 def test_residual_network_starts_at_zero_and_learns_from_every_part():
     net = ResidualVelocity(KEY, 3, 2, 16, 3, 100)
     x, s, t = jnp.ones((5, 2)), jnp.ones((5, 3)), jnp.full(5, 0.5)

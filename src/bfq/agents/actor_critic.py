@@ -68,16 +68,16 @@ def improve(
     policy_loss: PolicyLoss,
     critic_learning_rate: Number | None = None,
     weight_decay: float = 0.0,
+    critic_schedule: str | None = None,
 ) -> tuple[State, Metrics]:
     """Critics, then the policy with the new critics, then both targets.
 
-    The critics' rate is the policy's unless it is given; the decay is of the policy's weights.
+    The critics' rate and schedule are the policy's unless they are given; the decay is of the policy alone.
     """
     critic_key, policy_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    critic_rate = rate
-    if critic_learning_rate is not None:
-        critic_rate = learning_rate(critic_learning_rate, config.schedule, state.step, config.steps)
+    base = config.learning_rate if critic_learning_rate is None else critic_learning_rate
+    critic_rate = learning_rate(base, critic_schedule or config.schedule, state.step, config.steps)
     policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
     critic_due = due(state.step, config.critic_target_every)
     critics, critics_target, q_loss, q_metrics = descend_and_follow(

@@ -8,6 +8,7 @@ for each update:
 act: the mean; or K Euler steps a ← a − v_θ(a, t; s)/K from noise at t = 1 to t = 0
 
 The flow uses BFQ's networks with r = t, so that the two differ in nothing else; the reference has no r.
+Logged actions are not pulled in to ±(1 − 1e-5), as the FQL family does.
 """
 
 from typing import Any, NamedTuple

@@ -61,6 +61,8 @@ class Config:
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
+    critic_learning_rate: float = 0.0  # for the critics; 0: as the policy's
+    constant_critic_rate: bool = False  # True: the schedule is the policy's alone (MeanFlowQL)
     weight_decay: Fixed = 0.0  # of the policy alone; 0.01: CleanDiffuser's, by PyTorch's AdamW
     clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
     critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
@@ -156,8 +158,17 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
+    own = config.critic_learning_rate
     return actor_critic.improve(
-        state, batch, key, config, critic_loss, policy_loss, weight_decay=config.weight_decay
+        state,
+        batch,
+        key,
+        config,
+        critic_loss,
+        policy_loss,
+        critic_learning_rate=jnp.where(own > 0.0, own, config.learning_rate),
+        critic_schedule="constant" if config.constant_critic_rate else None,
+        weight_decay=config.weight_decay,
     )
 
 

@@ -20,10 +20,12 @@ critic_target_every = 5 reproduces. 1,000,000 updates, not 2,000,000. |Q| has 10
 
 The authors' own settings: predicts = "noise", noise_schedule = "linear", diffusion_times = 100, eta = 2,
 approximation = "shared" (one draw for both terms, a^π clipped), sampler = "posterior", denoising_steps = 100,
-denoiser = "official", critic = "plain", weight_decay = 0, schedule = "constant", policy_target_start = 0.
-What they do beyond these switches: Q_k is divided by its own |Q_k|; the policy's step sees the critics before
-theirs; the time's code has cosines first, and the network's inputs are [s, a_t, code]; weights begin as Flax
-has them; DPM-Solver runs in continuous time; the online critics choose among candidates.
+denoiser = "edp", critic = "plain", weight_decay = 0, schedule = "constant", and as clip_norm and
+critic_clip_norm the bounds of DQL's authors (at the head of its presets). What they do beyond these switches:
+each critic's gradient is bounded by itself; Q_k is divided by its own |Q_k|; the policy's step sees the
+critics before theirs; the copies first move at update 1004, not 1000; the network's inputs are
+[s, a_t, code]; weights begin as Flax has them; DPM-Solver runs in continuous time; the online critics choose
+among candidates; logged actions are pulled in to ±0.999.
 """
 
 import jax
@@ -84,7 +86,9 @@ class Config:
     policy_target_start: int = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = "clean_diffuser"  # clean_diffuser | official: their codes of the time
+    denoiser: str = (
+        "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL): their codes of time
+    )
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy
     critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql

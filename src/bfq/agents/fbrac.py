@@ -16,7 +16,8 @@ The published comparison on locomotion (OFQL's) trains with `flow_steps = 5` and
 
 FQL's authors released no code for FBRAC: this is their paper's text in the frame of their FQL, as others
 have rebuilt it. Not published for locomotion: the normalised Q (`normalise_q`) and its α are chosen here.
-Deviations: 1e-6 added to E|Q̄| in the normalisation. With several candidates, the online critics choose.
+Deviations: 1e-6 added to E|Q̄| in the normalisation; logged actions are not pulled in to ±(1 − 1e-5), as in
+that frame. With several candidates, the online critics choose.
 """
 
 from typing import NamedTuple

@@ -17,8 +17,11 @@ all `steps`, so that their rate ends at half its start; so it does here.
 
 The authors' own code: batch_size = 512, noise_schedule = "vp", sampler = "sqrt_beta", sum_loss = true,
 architecture = "idql", critic = "relu", critic_schedule = "constant", weight_decay = 0,
-policy_target_rate = 0.001, and the argmax of N candidates, where A and Q agree. Left out of it: critics that
-start from Glorot's weights, and the mean over both critics' losses, which Adam does not see.
+policy_target_rate = 0.001, and the argmax of N candidates, where A and Q agree. That is their first version's
+networks with the batch of a later one (the first: 2048). Left out of it: critics that start from Glorot's
+weights; the mean over both critics' losses, which Adam does not see; actions pulled in to ±(1 − 1e-5) and a
+twentieth of the data kept apart; and the first version's second call of the policy's step in each update, on
+an empty batch, which moves θ by Adam's momentum alone and θ′ and the cosine once more.
 """
 
 from typing import NamedTuple

@@ -15,8 +15,10 @@ As in the authors' code, the first update already moves the policy, which sees t
 the sum of the losses, so the policy sees the critics before their step, both targets follow the parameters
 before the update, the critics' losses are averaged, the first policy step is that of the second update, and
 an update without one still moves θ by Adam's momentum, with a gradient of zero.
-Deviations: where the log ends before a′ the α₂ penalty is left out (the references take whatever row comes
-next); 1e-6 is added to E|Q|; the data's actions are not clipped to ±(1 − 1e-5), as the FQL family does.
+Deviations: where the episode ends before a′ the α₂ penalty is left out. The references take whatever row
+comes next; in D4RL's files that is a true a′ before a time-out (0.1 % of HalfCheetah's rows), since the row
+that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions are not clipped to
+±(1 − 1e-5), as the FQL family does.
 """
 
 from typing import NamedTuple

@@ -15,6 +15,7 @@ from bfq.errors import unknown
 Floats = npt.NDArray[np.float32]
 REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise", "hundredfold", "min_max")
 OBSERVATIONS = ("none", "standardise", "standardise_padded")
+CONSTANT = 1e-6  # numbers that spread less are taken for one number with its roundings, as in MeanFlowQL
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def fit(dataset: Dataset, observations: str = "standardise", reward: str = "none
     if observations == "standardise":
         mean = dataset.summary.observation_mean.astype(np.float32)
         std = dataset.summary.observation_std.astype(np.float32)
-        std = np.where(std == 0, np.float32(1.0), std)
+        std = np.where(std < CONSTANT, np.float32(1.0), std)
     if observations == "standardise_padded":  # TD3-BC
         mean = dataset.summary.observation_mean.astype(np.float32)
         std = (dataset.summary.observation_std + 1e-3).astype(np.float32)

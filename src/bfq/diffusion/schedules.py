@@ -47,7 +47,11 @@ def linear(count: int) -> Schedule:
 
 
 def cosine(count: int, offset: float = 0.008, latest: float = 0.9946) -> Schedule:
-    """α(t) = cos(π/2 · (t + s)/(1 + s)) / cos(π/2 · s/(1 + s)) at T times from 10⁻³ to 1: CleanDiffuser."""
+    """α(t) = cos(π/2 · (t + s)/(1 + s)) / cos(π/2 · s/(1 + s)) at T times from 10⁻³ to 1: CleanDiffuser.
+
+    No time is later than 0.9946. CleanDiffuser's code moves only the last one there, which is the same up to
+    T = 186; beyond, its noise would fall again at the end.
+    """
     t = np.minimum(np.linspace(1e-3, 1.0, count), latest)
     alpha = np.cos(np.pi / 2 * (t + offset) / (1 + offset)) / np.cos(np.pi / 2 * offset / (1 + offset))
     return _schedule(alpha, ends_noisy=False)

@@ -143,7 +143,7 @@ def dpm_solver(
     straight = _ddim_steps(times.alpha, times.sigma)
     ends = times.sigma[1:] == 0.0
     h = jnp.diff(jnp.log(times.alpha / jnp.where(times.sigma == 0.0, 1.0, times.sigma)))
-    # Of many times, CleanDiffuser's schedule has its noisiest twice: a step that goes nowhere has no slope.
+    # Beyond 186 times, the cosine schedule has its noisiest twice: a step that goes nowhere has no slope.
     slope = jnp.where(h[:-1] > 0.0, 0.5 * h[1:] / jnp.where(h[:-1] > 0.0, h[:-1], 1.0), 0.0)
     slope = jnp.concatenate([jnp.zeros(1), slope])
     slope = jnp.where(ends, 0.0, slope)

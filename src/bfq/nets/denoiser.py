@@ -77,11 +77,19 @@ def _clean_diffuser(
 def _official(
     key: PRNGKeyArray, observation_dim: int, action_dim: int, width: int, depth: int
 ) -> EmbeddedDenoiser:
-    """A code of 16 numbers, sines first, as the authors of DQL, EDP and CAC."""
+    """A code of 16 numbers, sines first, as the authors of DQL and CAC."""
     return EmbeddedDenoiser(key, observation_dim, action_dim, width, depth, 16, "sines_first")
+
+
+def _edp(
+    key: PRNGKeyArray, observation_dim: int, action_dim: int, width: int, depth: int
+) -> EmbeddedDenoiser:
+    """A code of 16 numbers, cosines first, as the authors of EDP."""
+    return EmbeddedDenoiser(key, observation_dim, action_dim, width, depth, 16, "cosines_first")
 
 
 DENOISERS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], Denoiser]] = {
     "clean_diffuser": _clean_diffuser,
     "official": _official,
+    "edp": _edp,
 }

@@ -26,6 +26,12 @@ def variance_scaling(scale: float) -> Initialiser:
     return initialise
 
 
+def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    """Truncated normal weights of variance 0.01 / fan-in with zero biases, as MeanFlowQL's policy."""
+    weight = jax.nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")(key, (fan_in, fan_out))
+    return weight, jnp.zeros(fan_out)
+
+
 def uniform(bound: float | None = None, bias: float | None = None) -> Initialiser:
     """Weights from U(±bound), by default ±1/√fan_in; biases one constant, by default from the same law."""
 

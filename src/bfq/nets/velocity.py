@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Linear, gelu, variance_scaling, zeros
+from bfq.nets.layers import Linear, gelu, small_normal, variance_scaling, zeros
 from bfq.nets.mlp import MLP
 
 Velocity = Callable[[Array, Array, Array, Array], Array]  # (a_t, r, t, s) -> v, as the flow sees it
@@ -144,13 +144,12 @@ class ResidualBlock(eqx.Module):
 
     def __init__(self, key: PRNGKeyArray, width: int, residual_scale: float = 0.1):
         keys = jax.random.split(key, 5)
-        xavier = variance_scaling(1.0)
         self.modulation = Linear(keys[0], width, 6 * width, zeros)
         self.gain_attention, self.gain_mlp = jnp.ones(width), jnp.ones(width)
-        self.value = Linear(keys[1], width, width, xavier)
-        self.project = Linear(keys[2], width, width, xavier)
-        self.expand = Linear(keys[3], width, 4 * width, xavier)
-        self.contract = Linear(keys[4], 4 * width, width, xavier)
+        self.value = Linear(keys[1], width, width, small_normal)
+        self.project = Linear(keys[2], width, width, small_normal)
+        self.expand = Linear(keys[3], width, 4 * width, small_normal)
+        self.contract = Linear(keys[4], 4 * width, width, small_normal)
         self.residual_scale = residual_scale
 
     def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "... d"]) -> Float[Array, "*b d"]:
@@ -168,7 +167,7 @@ class ResidualBlock(eqx.Module):
 class ResidualVelocity(eqx.Module):
     """Architecture B (OGBench, Adroit): MeanFlowQL's small DiT-style residual network.
 
-    The last layer starts at zero, so the first policy is a = ε.
+    The last layer starts at zero, so the first policy is a = ε; all others start small.
     """
 
     token: Linear
@@ -190,10 +189,12 @@ class ResidualVelocity(eqx.Module):
         time_scale: int,
     ):
         keys = jax.random.split(key, depth + 6)
-        self.token = Linear(keys[0], observation_dim + action_dim, width, variance_scaling(0.01))
+        self.token = Linear(keys[0], observation_dim + action_dim, width, small_normal)
         self.position = 0.005 * jax.random.normal(keys[1], (width,))
-        self.embed_t = TimeEmbedding(keys[2], width, width, width, time_scale, "silu")
-        self.embed_r = TimeEmbedding(keys[3], width, width, width, time_scale, "silu")
+        self.embed_t, self.embed_r = (
+            TimeEmbedding(k, width, width, width, time_scale, "silu", initialise=small_normal)
+            for k in (keys[2], keys[3])
+        )
         self.blocks = tuple(ResidualBlock(k, width) for k in keys[6:])
         self.final_modulation = Linear(keys[4], width, 2 * width, zeros)
         self.final_gain = jnp.ones(width)
