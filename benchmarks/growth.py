@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from bfq.agents import Spec, get_agent
 from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update
+from bfq.command import Parser, exit_code
 from bfq.errors import BadInput
 from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
@@ -148,13 +149,19 @@ def short(error: BaseException) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    args = arguments(words)
+    return exit_code(lambda: grow(arguments(words)))
+
+
+def grow(args: argparse.Namespace) -> int:
+    """Measures what the file has not; 1 where something was left out."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
-    make_folder(args.out.absolute().parent)
     remember_compilations()
     rows: list[Row] = read_json(args.out) if args.out.exists() else []
+    if not isinstance(rows, list) or not all("microseconds_per_update" in row for row in rows):
+        raise BadInput(f"{args.out} does not hold rows of this script: name another --out.")
     wished = {point: point.identity() for point in points(args.axes, args.agents, args.precision, args.quick)}
+    make_folder(args.out.absolute().parent)
     left = [point for point, told in wished.items() if not any(known(row, told) for row in rows)]
     print(f"{len(wished) - len(left)} of {len(wished)} rows are in {args.out} already", flush=True)
     if args.prepare and left:
@@ -185,9 +192,7 @@ def draw(rows: Sequence[Row], wished: Sequence[Row], path: Path) -> None:
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--axes", default=",".join(AXES), metavar="NAME,…", help=f"of {', '.join(AXES)}; default all")
     add("--agent", default="bfq", metavar="NAME,…", help="along all axes but flow_steps; default bfq")
@@ -204,12 +209,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     if args.out.suffix != ".json":
         parser.error("--out must end in .json")
     if args.prepare < 0 or not args.budget_seconds > 0:
-        parser.error("--prepare and --budget-seconds cannot be negative")
+        parser.error("--prepare must be 0 or more and --budget-seconds more than 0")
     return args
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BadInput as trouble:
-        sys.exit(f"growth: {trouble}")
+    sys.exit(main())

@@ -19,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from bfq.command import Parser, exit_code
 from bfq.data.sources import load_dataset
+from bfq.errors import BadInput
 from bfq.experiment import load_trained, read_run
 from bfq.flow.maps import flow_map, one_step
 from bfq.flow.solvers import euler
@@ -28,20 +30,25 @@ STATES, DRAWS, STEPS = 2000, 16, 20
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run folder of bfq with its last checkpoint")
-    folder = parser.parse_args(words).run
-    trained, data = load_trained(folder), load_dataset(read_run(folder)[0].task)
-    rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), STATES, replace=False))
+    return exit_code(lambda: tell(parser.parse_args(words).run))
+
+
+def tell(folder: Path) -> None:
+    """A line a member."""
+    run = read_run(folder)[0]
+    if run.agent != "bfq":
+        raise BadInput(f"the run in {folder} is one of {run.agent}, not of bfq.")
+    trained, data = load_trained(folder), load_dataset(run.task)
+    count = min(STATES, len(data.rewards))
+    rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), count, replace=False))
     observations = trained.transforms.normalise(np.asarray(data.observations[rows]))
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
     for k, member in enumerate(trained.population.members):
         state, config = trained.member(k)
         told = compared(state.policy_target, jnp.asarray(observations), actions, config.preconditioned)
         print(json.dumps({**member._asdict(), **told}), flush=True)
-    return 0
 
 
 def compared(policy: Any, observations: Array, actions: Array, preconditioned: bool) -> dict[str, Any]:

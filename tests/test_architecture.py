@@ -8,7 +8,7 @@ import bfq
 ROOT = Path(bfq.__path__[0])
 # A layer may import those before it, and itself.
 LAYERS = [
-    ["errors", "provenance", "files"],
+    ["errors", "provenance", "files", "command"],
     ["simulation"],
     ["data"],
     ["kernels"],

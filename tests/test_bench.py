@@ -96,12 +96,12 @@ REFUSED = {
     "train --members 2,2 --figure new/growth.png": "several values",
     "train --flow-steps 2,5 --figure new/growth.png": "several values",  # bfq has none
     "train --members 1,2 --figure /proc/none/growth.png": "cannot write",
-    "train --flow-steps 0": "--flow-steps must be at least 1",
+    "train --flow-steps 0": "--flow-steps must be from 1 to",
     "train --flow-steps few": "not a list of whole numbers",
     "train --agent bc,dql --flow-steps 1": "at least 2",  # before bc is measured
     "act --flow-steps 2": "unrecognized",
     "act --figure growth.png": "unrecognized",
-    "evaluate --episodes 0": "--episodes must be at least 1",
+    "evaluate --episodes 0": "--episodes must be from 1 to",
     "evaluate --agent bc --candidates 2": "cannot choose",
     "evaluate --task nowhere": "unknown task",
     "evaluate --task mine.npz": "no simulator",

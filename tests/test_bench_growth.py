@@ -68,6 +68,13 @@ def test_the_program_of_another_process_is_found(growth, tmp_path, monkeypatch, 
 
 def test_words_that_are_none_are_refused(growth, capsys):
     for words in (["--axes", "depth"], ["--out", "rows.csv"], ["--budget-seconds", "0"], ["--prepare", "-1"]):
-        with pytest.raises(SystemExit, match="2"):
-            growth.main(words)
-        assert "error: " in capsys.readouterr().err
+        assert growth.main(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_file_of_something_else_is_refused_and_stays(growth, tmp_path, capsys):
+    out = tmp_path / "growth.json"
+    out.write_text('[{"a": 1}]')
+    assert growth.main(["--quick", "--out", str(out)]) == 2
+    assert "does not hold rows" in capsys.readouterr().err
+    assert out.read_text() == '[{"a": 1}]'

@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -147,11 +148,11 @@ BAD = {
     "train --set eta=x": "a number",
     "train --set eta=nan": "finite",
     "train --set eta=inf": "finite",
-    "train --set eta=-1": "at least 0",
-    "train --set eta=1,-1": "at least 0",
+    "train --set eta=-1": "from 0",
+    "train --set eta=1,-1": "from 0",
     "train --set discount=1.5": "discount",
     "train --set boundary_ratio=2": "boundary_ratio",
-    "train --set width=0": "at least 1",
+    "train --set width=0": "from 1 to 65,536",
     "train --set batch_size=1": "batch_size",
     "train --set mixing=split,both": "structure",
     "train --set mixing=halves": "mixing",
@@ -159,7 +160,16 @@ BAD = {
     "train --set steps=5 --steps 20": "twice",
     "train --set width=9 --set architecture=residual": "even width",
     "train --set policy_target_start=10000000000": "finite",
+    "train --set eta=1e39": "from 0 to",
+    "train --set width=1e9": "from 1 to 65,536",
+    "train --set depth=100000": "from 1 to 256",
+    "train --seeds 99999999999999999999": "from 1 to 10,000",
+    "bench train --members 999999999": "from 1 to 10,000",
+    "bench train --transitions 99999999999999999999": "from 1 to 2,147,483,647",
+    "bench train --chunk 99999999999999999999": "from 1 to 2,147,483,647",
+    "bench train --out .": "is a folder",
     "train --temperature inf": "temperature",
+    "train --temperature 1e30": "temperature",
     "train --candidates 99999999999": "candidates",
     "train --agent bc --candidates 3": "cannot choose among candidates",
     "train --agent dql --set denoising_steps=1": "at least 2",
@@ -168,18 +178,18 @@ BAD = {
     "train --agent fql --sampling-steps 3": "fixed number",
     "train --agent dql --sampler dim": "did you mean 'ddim'",
     "train --baseline srpo --steps 2": "three phases",
-    "bench train --members 0": "at least 1",
-    "bench train --transitions 0": "at least 1",
+    "bench train --members 0": "from 1 to 10,000",
+    "bench train --transitions 0": "from 1 to",
     "bench train --set etta=1": "unknown hyperparameter",
     "bench train --out /proc/none/rows.json": "cannot write",
     "train --set candidates=5": "use --candidates",
     "train --baseline iql,bd": "unknown agent",
     "train --episode-steps 3": "episode limit",
     "train --track wandb": "not installed",
-    "train --steps -3": "at least 1",
-    "train --steps 0": "at least 1",
+    "train --steps -3": "from 1 to",
+    "train --steps 0": "from 1 to",
     "train --steps many": "--steps",
-    "train --seeds 0": "at least 1",
+    "train --seeds 0": "from 1 to 10,000",
     "train --seeds x": "--seeds",
     "train --seeds -1,": "seeds",
     "train --seeds 1,1": "twice",
@@ -243,6 +253,27 @@ def test_runs_are_numbered_and_the_newest_unfinished_is_resumed(tmp_path, monkey
     capsys.readouterr()
 
 
+def endless(path):
+    """A pipe into which nobody writes, in place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def test_damaged_transforms_are_refused_in_a_sentence(finished, tmp_path, capsys):
+    content = json.loads((finished / "config.json").read_text())
+    for name, value in (
+        ("observation_mean", -1), ("observation_mean", [0.0]), ("observation_std", []),
+        ("observation_std", [0.0] * 3), ("action_high", -1), ("action_low", [0.0, 0.0]), ("action_low", None),
+    ):  # fmt: skip
+        changed = {**content, "transforms": {**content["transforms"], name: value}}
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        for verb in ("evaluate", "export"):
+            assert main([verb, str(tmp_path)]) == 2
+            told = capsys.readouterr().err
+            assert "transforms" in told
+            assert "Traceback" not in told
+
+
 def test_damaged_runs_are_refused_in_a_sentence(finished, tmp_path, capsys):
     import shutil
 
@@ -252,6 +283,9 @@ def test_damaged_runs_are_refused_in_a_sentence(finished, tmp_path, capsys):
         (lambda f: (f / "config.json").write_text('{"format": 1}'), "incomplete"),
         (lambda f: shutil.rmtree(f / "checkpoints"), "no checkpoint"),
         (lambda f: [p.unlink() for p in f.glob("checkpoints/*/state.safetensors")], "can be used"),
+        (lambda f: [endless(p) for p in f.glob("checkpoints/*/state.safetensors")], "not a plain file"),
+        (lambda f: [endless(p) for p in f.glob("checkpoints/*/note.json")], "not a plain file"),
+        (lambda f: endless(f / "config.json"), "not a plain file"),
     ]:
         folder = tmp_path / "copy"
         shutil.copytree(finished, folder)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import Protocol
 from bfq.files import write_json
 from bfq.reporting.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
 from bfq.reproduction import merge as merging
@@ -35,7 +37,7 @@ SCORES = {
 
 
 def cell(row, column, values):
-    protocol = {"episodes": 10, "candidates": 50}
+    protocol = {**Protocol(episodes=10).describe(), "candidates": 50}
     shares = {"success": [None if v is None else v / 100 for v in values]} if row == MAZE else {}
     first = Reading("N = 50", values, {"protocol": protocol, "scores": shares})
     second = Reading("N = 1", tuple(v and v - 1 for v in values), {"protocol": {**protocol, "candidates": 1}})
@@ -204,6 +206,44 @@ def test_the_command_rewrites_the_file_it_is_given(root, monkeypatch, capsys):
     (root / "results" / "main" / "result.json").write_text("{}")
     assert readme.main() == 2
     assert "is not what `bfq reproduce` writes" in capsys.readouterr().err
+
+
+def test_marks_that_do_not_pair_are_refused_and_the_file_stays(root, monkeypatch, capsys):
+    path, block = root / "README.md", "<!-- results/main -->\n<!-- end -->\n"
+    monkeypatch.setattr("sys.argv", ["readme", str(path)])
+    for text, sentence in (
+        (f"<!-- results/main -->\nwords\n{block}", "has no partner"),
+        (f"{block}<!-- results/eta -->\nwords\n", "has no partner"),
+        (f"{block}<!-- end -->\n", "has no partner"),
+        ("<!-- results/mian -->\n<!-- end -->\n", "did you mean 'results/main'"),
+        ("<!-- results/agents -->\n<!-- end -->\n", "there is no file"),
+    ):
+        path.write_text(text)
+        assert readme.main() == 2
+        assert sentence in capsys.readouterr().err
+        assert path.read_text() == text
+
+
+def test_a_damaged_file_behind_a_table_is_named(root):
+    (root / "benchmarks").mkdir()
+    (root / "benchmarks" / "agents_h200.json").write_text("[1]")
+    with pytest.raises(BadInput, match="a file behind the table results/agents is damaged"):
+        rewritten("<!-- results/agents -->\n<!-- end -->\n", root)
+
+
+def test_one_experiments_file_fills_no_other_block(root):
+    shutil.copytree(root / "results" / "main", root / "results" / "eta")
+    with pytest.raises(BadInput, match="holds the experiment main"):
+        rewritten("<!-- results/eta -->\n<!-- end -->\n", root)
+
+
+def test_line_ends_stay_as_they_are(root, monkeypatch):
+    path = root / "README.md"
+    path.write_bytes(b"a\r\n<!-- results/main -->\r\n<!-- end -->\r\n")
+    monkeypatch.setattr("sys.argv", ["readme", str(path)])
+    assert readme.main() == 0
+    content = path.read_bytes()
+    assert content.count(b"\n") == content.count(b"\r\n") > 5
 
 
 def test_a_disk_that_refuses_is_one_sentence(root, monkeypatch, capsys):

@@ -2,7 +2,10 @@
 
 import base64
 import contextlib
+import copy
 import json
+import math
+import random
 import re
 import shutil
 import subprocess
@@ -25,9 +28,9 @@ from bfq.reproduction.plan.experiments import EXPERIMENTS, QUICK, Column
 from bfq.reproduction.plan.options import Options, chosen
 from bfq.reproduction.plan.sources import source_of
 from bfq.reproduction.results.cells import Cell, Outcome, Reading
-from bfq.reproduction.results.stored import called, read_outcome
+from bfq.reproduction.results.stored import called, read_outcome, record
 from bfq.reproduction.results.told_runs import told_runs
-from bfq.reproduction.shown import strips
+from bfq.reproduction.shown import strips, written
 from bfq.reproduction.shown.figures import figures
 from bfq.reproduction.shown.page import page_of
 from bfq.reproduction.shown.table import markdown
@@ -244,6 +247,41 @@ def test_an_outcome_survives_its_file(finished):
     assert markdown(read_outcome(folder)) == (folder / "table.md").read_text()
     with pytest.raises(BadInput, match="not what `bfq reproduce` writes"):
         read_outcome(Path(__file__).parent.parent / "results" / "halfcheetah-mini")
+
+
+def test_a_damaged_file_is_refused_or_can_be_shown(finished, tmp_path):
+    rng, told = random.Random(0), result(finished[0])
+    folder = tmp_path / "main-quick"
+    folder.mkdir()
+    refused = 0
+    for _ in range(300):
+        damaged, value = copy.deepcopy(told), rng.choice([None, -1, "x", [], {}, math.nan, True, 1e300])
+        inside = damaged
+        while True:
+            place = rng.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
+            if not isinstance(inside[place], dict | list) or not inside[place] or rng.random() < 0.2:
+                break
+            inside = inside[place]
+        inside[place] = value
+        (folder / "result.json").write_text(json.dumps(damaged))
+        try:
+            outcome = read_outcome(folder)
+        except BadInput:
+            refused += 1
+        else:
+            assert json.dumps(record(outcome))
+            assert markdown(outcome)
+    assert 50 < refused < 300
+
+
+def test_what_cannot_be_shown_replaces_nothing(finished, tmp_path, monkeypatch):
+    folder = tmp_path / "main-quick"
+    shutil.copytree(finished[0] / "results" / "main-quick", folder)
+    before = (folder / "result.json").read_bytes()
+    monkeypatch.setattr(written, "markdown", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        written.write_numbers(read_outcome(folder), tmp_path)
+    assert (folder / "result.json").read_bytes() == before
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

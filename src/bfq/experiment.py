@@ -123,11 +123,19 @@ def transforms_of(kept: dict[str, Any]) -> Transforms:
         told = kept["transforms"]
         arrays = {name: np.asarray(told[name], np.float32) for name in (
             "observation_mean", "observation_std", "action_low", "action_high")}  # fmt: skip
+        if not _in_pairs(*arrays.values()):
+            raise ValueError("its lists do not agree")
         return Transforms(
             **arrays, reward=RewardTransform(**told["reward"]), observations=told["observations"]
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the run's config.json keeps no usable transforms: {error!r}.") from error
+
+
+def _in_pairs(mean: Any, std: Any, low: Any, high: Any) -> bool:
+    """Whether four arrays are finite lists of which the first two and the last two are of one length."""
+    whole = all(each.ndim == 1 and len(each) and np.isfinite(each).all() for each in (mean, std, low, high))
+    return whole and len(mean) == len(std) and len(low) == len(high) and bool((std > 0).all())
 
 
 def told_transforms(transforms: Transforms) -> dict[str, Any]:

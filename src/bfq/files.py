@@ -32,13 +32,24 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file, or a sentence saying what is wrong with it."""
+    """The JSON of a file, or a sentence saying what is wrong with it; NaN is none of JSON's numbers."""
+    check_regular(path)
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(), parse_constant=_refused)
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not readable JSON: {error}.") from error
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is there but no plain file: reading a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path} is not a plain file.")
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON's")
 
 
 def check_place(folder: Path) -> None:

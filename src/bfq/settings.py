@@ -28,6 +28,7 @@ from bfq.presets import Preset, preset
 
 FORMAT = 1
 PRECISIONS = ("float32", "bfloat16")
+MOST_SEEDS = 10_000
 EVALUATION_FLAGS = {
     "--eval-episodes": "episodes",
     "--candidates": "candidates",
@@ -290,7 +291,11 @@ def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int):
-        return list(range(_at_least(1, "seeds", seeds)))
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise BadInput(
+                f"seeds must be from 1 to {MOST_SEEDS:,}, not {seeds}; a list has a comma, as 3,7."
+            )
+        return list(range(seeds))
     if not seeds or any(not 0 <= seed < 2**31 for seed in seeds):
         raise BadInput("seeds must be a number of seeds, or a list of whole numbers from 0 up.")
     if len(set(seeds)) < len(seeds):

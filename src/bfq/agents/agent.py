@@ -7,7 +7,6 @@ Everything else in the Config is structure and is shared.
 
 import dataclasses
 import importlib
-import math
 import pkgutil
 from collections.abc import Callable
 from functools import cache
@@ -83,7 +82,9 @@ def check_acting(agent: Agent, acting: Acting) -> None:
 C = TypeVar("C")
 # A number that is the same for all members, so that at 0 what it governs need not be computed.
 Fixed = Annotated[float, "fixed"]
-LARGEST = 2**31  # counts are 32-bit on the device
+LARGEST = 2**31 - 1  # counts are 32-bit on the device
+LARGEST_FLOAT = 3e38  # and so are other numbers
+LARGEST_NETWORK = {"width": 2**16, "depth": 2**8}  # by the last word of a name
 
 
 @dataclass_transform(frozen_default=True)
@@ -131,8 +132,9 @@ def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     least = 1 if kind is int and not name.endswith("_start") else 0
-    if not math.isfinite(value) or value < least or (kind is int and value >= LARGEST):
-        raise BadInput(f"{agent}'s {name} must be finite and at least {least}, not {value}.")
+    most = LARGEST_NETWORK.get(name.rpartition("_")[2], LARGEST) if kind is int else LARGEST_FLOAT
+    if not least <= value <= most:
+        raise BadInput(f"{agent}'s {name} must be finite and from {least} to {most:,}, not {value}.")
     if kind(value) != value:
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     return kind(value)

@@ -20,6 +20,8 @@ HEADINGS = {
     "simulator_steps_per_second": "steps a second",
     "simulator_share": "stepping share",
 }
+LARGEST = 2**31 - 1
+MOST = {"members": 10_000, "width": 2**16, "repeats": 10**6}  # of a list or a number that is given
 Row = dict[str, Any]
 
 
@@ -47,11 +49,13 @@ def row_words(parser: argparse.ArgumentParser) -> None:
 
 
 def check_counts(args: argparse.Namespace, *names: str) -> None:
-    """Refuses counts and sizes below one; what was not given passes."""
+    """Refuses counts and sizes below one or beyond all measure; what was not given passes."""
     for name in names:
         given = getattr(args, name)
-        if given is not None and min(given if isinstance(given, list) else [given]) < 1:
-            raise BadInput(f"--{name.replace('_', '-')} must be at least 1.")
+        several = given if isinstance(given, list) else [given]
+        most = MOST.get(name, LARGEST)
+        if given is not None and not 1 <= min(several) <= max(several) <= most:
+            raise BadInput(f"--{name.replace('_', '-')} must be from 1 to {most:,}.")
 
 
 def agents_of(args: argparse.Namespace) -> list[str]:
@@ -88,6 +92,8 @@ def measure(
     from bfq.provenance import versions
 
     if args.out:
+        if args.out.is_dir():
+            raise BadInput(f"{args.out} is a folder: name the file, such as {args.out / 'rows.json'}.")
         make_folder(args.out.absolute().parent)
     rows = []
     for row in measured:

@@ -1,13 +1,12 @@
 """`bfq VERB …`: finds the verb, runs it, and turns what goes wrong into one sentence and an exit code."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
 
-from bfq.errors import BadInput, DiskTrouble, unknown
+from bfq.command import Parser, exit_code
+from bfq.errors import unknown
 
 VERBS = {
     "train": "train and evaluate; with no argument, the embedded default task",
@@ -22,17 +21,6 @@ VERBS = {
     "bench": "how fast updates and actions are",
     "doctor": "what works on this machine",
 }
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one sentence, and that takes no abbreviated words."""
-
-    def __init__(self, **settings: Any):
-        super().__init__(allow_abbrev=False, **settings)
-
-    def error(self, message: str) -> NoReturn:
-        """Says what is wrong in place of printing the usage."""
-        raise BadInput(f"{message}; see `{self.prog} --help`.")
 
 
 def build_parser(chosen: str | None) -> Parser:
@@ -50,27 +38,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words and not words[0].startswith("-") and words[0] not in VERBS:
-            raise unknown("command", words[0], VERBS)
-        chosen = words[0] if words and words[0] in VERBS else None
-        parser = build_parser(chosen)
-        arguments = parser.parse_args(words)
-        if chosen is None:
-            parser.print_help()
-            return 0
-        return int(import_module(f"bfq.cli.{chosen}").run(arguments))
-    except BadInput as trouble:
-        print(f"bfq: {trouble}", file=sys.stderr)
-        return 2
-    except DiskTrouble as trouble:
-        print(f"bfq: {trouble}", file=sys.stderr)
-        return 1
+        return exit_code(lambda: _run(words))
     except KeyboardInterrupt:
         print("bfq: interrupted.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output went away, as `bfq tasks | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run(words: list[str]) -> int:
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        raise unknown("command", words[0], VERBS)
+    chosen = words[0] if words and words[0] in VERBS else None
+    parser = build_parser(chosen)
+    arguments = parser.parse_args(words)
+    if chosen is None:
+        parser.print_help()
+        return 0
+    return int(import_module(f"bfq.cli.{chosen}").run(arguments))
 
 
 if __name__ == "__main__":

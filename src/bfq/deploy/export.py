@@ -72,7 +72,7 @@ def export_policy(
 def _place(folder: Path, out: str | Path | None, member: int, format: str | None) -> tuple[Path, str]:
     """Where to write and in which format, checked before any work is done."""
     suffix = Path(out).suffix.removeprefix(".") if out is not None else ""
-    format = format or (suffix if suffix in FORMATS else "npz")
+    format = format or suffix or "npz"
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     path = Path(out) if out is not None else folder / f"policy-{member}.{format}"

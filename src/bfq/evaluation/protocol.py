@@ -1,6 +1,5 @@
 """Everything that can change a score besides the policy."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from bfq.errors import BadInput, unknown
 SELECTIONS = ("argmax", "softmax")
 MOST_CANDIDATES = 10_000
 MOST_STEPS = 1000
+MOST_FACTOR = 1_000_000  # on noise, and on values in a softmax
 POLICIES = ("ema", "online")
 
 
@@ -30,8 +30,8 @@ class Protocol:
             raise BadInput(f"candidates must be 1 to {MOST_CANDIDATES}, not {self.acting.candidates}.")
         for name in ("temperature", "softmax_weight"):
             value = getattr(self.acting, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise BadInput(f"{name} must be finite and 0 or more, not {value}.")
+            if not 0 <= value <= MOST_FACTOR:
+                raise BadInput(f"{name} must be finite and from 0 to {MOST_FACTOR:,}, not {value}.")
         if not 0 <= self.acting.sampling_steps <= MOST_STEPS:
             raise BadInput(f"sampling_steps must be 0 to {MOST_STEPS}, not {self.acting.sampling_steps}.")
         if not 0 <= self.seed < 2**31:

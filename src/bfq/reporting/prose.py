@@ -42,7 +42,7 @@ def acting(run: Run) -> str:
     told = run.protocol
     words = [counted(told["candidates"], "candidate")]
     if told["candidates"] > 1 and told["selection"] != "argmax":
-        weight = f" of weight {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
+        weight = f" of weight {plain(told['softmax_weight'])}" if told["selection"] == "softmax" else ""
         words.append(f"{told['selection']}{weight}")
     words += [f"noise × {told['temperature']:g}"] if told["temperature"] != 1 else []
     words += [f"{told['policy']} policy"] if told["policy"] != "ema" else []
@@ -101,7 +101,7 @@ def _choice(told: dict[str, Any]) -> str:
     if told["candidates"] == 1:
         return "one action was drawn and taken"
     words = CHOICES.get(told["selection"], told["selection"])
-    weight = f" (weight {told['softmax_weight']:g})" if told["selection"] == "softmax" else ""
+    weight = f" (weight {plain(told['softmax_weight'])})" if told["selection"] == "softmax" else ""
     return f"of {told['candidates']} candidates, {words}{weight} was taken"
 
 

@@ -174,9 +174,9 @@ def _require_finished(folder: Path, run: Path) -> None:
 def _read(folder: Path, baselines: tuple[Run, ...]) -> Run:
     path = folder / "result.json"
     result = _json(_text(path), str(path))
-    _check(result, RESULT, str(path), "")
+    require(result, RESULT, str(path))
     for member in result["members"]:
-        _check(member, MEMBER, str(path), "members: ")
+        require(member, MEMBER, str(path), "members: ")
     count = len(result["members"])
     if count == 0:
         raise BadInput(f"{path} has no members: train the run again.")
@@ -197,7 +197,7 @@ def _rows(path: Path, count: int) -> tuple[Row, ...]:
 
 def _row(line: str, count: int, where: str) -> Row:
     row = _json(line, where)
-    _check(row, ROW, where, "")
+    require(row, ROW, where)
     metrics = {name: _numbers(v, count, f"{where}: {name}") for name, v in row["metrics"].items()}
     return Row(row["step"], row["kind"], metrics)
 
@@ -218,7 +218,7 @@ def _json(text: str, where: str) -> Any:
         raise BadInput(f"{where} is not readable JSON: {error}.") from error
 
 
-def _check(value: Any, schema: dict[str, Any], where: str, inside: str) -> None:
+def require(value: Any, schema: dict[str, Any], where: str, inside: str = "") -> None:
     """Refuses an object that lacks a key of the schema or has another type there."""
     if not isinstance(value, dict):
         raise BadInput(f"{where}: {inside}expected an object, found {type(value).__name__}.")
@@ -226,7 +226,7 @@ def _check(value: Any, schema: dict[str, Any], where: str, inside: str) -> None:
         if name not in value:
             raise BadInput(f"{where} lacks {inside}{name!r}: it was not written by this version of bfq.")
         if isinstance(kind, dict):
-            _check(value[name], kind, where, f"{inside}{name}: ")
+            require(value[name], kind, where, f"{inside}{name}: ")
         elif not isinstance(value[name], kind):
             raise BadInput(f"{where}: {inside}{name!r} cannot be a {type(value[name]).__name__}.")
 

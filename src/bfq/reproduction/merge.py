@@ -6,15 +6,15 @@ With no other it only draws: neither data nor run folders are needed. Where two 
 and column, the one whose run ended later stands, and of the same date the one that is named last.
 """
 
-import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bfq.command import Parser, exit_code
 from bfq.files import write_bytes
 from bfq.reproduction.book import alone
-from bfq.reproduction.command import exit_code
 from bfq.reproduction.results.cells import Cell, Outcome
 from bfq.reproduction.results.stored import (
     merged_calls,
@@ -92,14 +92,14 @@ def _folder(path: Path) -> Path:
 
 def main() -> int:
     """Tells what is taken."""
-    parser = argparse.ArgumentParser(prog="python -m bfq.reproduction.merge", description=__doc__)
+    parser = Parser(prog="python -m bfq.reproduction.merge", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="RESULTS", help="as results/main; it may be new")
     parser.add_argument("others", type=Path, nargs="*", metavar="OTHER", help="the same of other machines")
-    args = parser.parse_args()
-    return exit_code(lambda: _tell(_folder(args.folder), [*map(_folder, args.others)]))
+    return exit_code(lambda: _tell(parser.parse_args()))
 
 
-def _tell(folder: Path, others: Sequence[Path]) -> None:
+def _tell(args: Namespace) -> None:
+    folder, others = _folder(args.folder), [*map(_folder, args.others)]
     said = merge(folder, others)
     print("\n".join(said or ["nothing new" if others else f"page {folder / 'index.html'}"]))
 

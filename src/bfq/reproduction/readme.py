@@ -5,25 +5,27 @@
 file leaves its block empty until it is run; the files of the other tables must be there.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
-from bfq.errors import BadInput
+from bfq.command import Parser, exit_code
+from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
 from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text, ranged
-from bfq.reproduction.command import exit_code
+from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results.cells import Cell, Outcome
 from bfq.reproduction.results.mixed import data_of
-from bfq.reproduction.results.stored import read_outcome
+from bfq.reproduction.results.stored import read_outcome, results_of
 from bfq.reproduction.results.together import together
 from bfq.reproduction.shown.readme_tables import TABLES, table
 from bfq.reproduction.shown.table import number, spread
 
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
 DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
 MEAN = "mean"
 DOUBT = "†"  # at a number of the paper that has a note
@@ -32,7 +34,20 @@ PICTURES = ("frequency_and_score.png", "ablation.png", "radar.png", "scores.png"
 
 def rewritten(text: str, root: Path) -> str:
     """A README with all its blocks as the files under `root` have them now."""
+    _check_marks(MARK.findall(text))
     return BLOCK.sub(lambda found: f"{found[1]}{block(root, found[2])}{found[3]}", text)
+
+
+def _check_marks(marks: Sequence[str]) -> None:
+    """Refuses marks that do not pair: what stands between two blocks would be taken for one of them."""
+    known = {*TABLES, *(f"results/{name}" for name in EXPERIMENTS)}
+    for opening, closing in zip_longest(marks[::2], marks[1::2]):
+        if opening == "end" or closing != "end":
+            raise BadInput(
+                f"the mark <!-- {opening} --> has no partner: each block needs its own <!-- end -->."
+            )
+        if opening not in known:
+            raise unknown("table", opening, known)
 
 
 def block(root: Path, name: str) -> str:
@@ -42,6 +57,7 @@ def block(root: Path, name: str) -> str:
     if not (root / name / "result.json").exists():
         return ""
     outcome = read_outcome(root / name)
+    results_of(outcome, root / name)  # refuses another experiment's file
     if not any(cell.ours for cell in outcome.cells):
         return ""
     pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
@@ -168,18 +184,19 @@ def _gaps(outcome: Outcome) -> str:
 
 def main() -> int:
     """Rewrites a README in its place."""
-    parser = argparse.ArgumentParser(prog="python -m bfq.reproduction.readme", description=__doc__)
+    parser = Parser(prog="python -m bfq.reproduction.readme", description=__doc__)
     parser.add_argument("readme", type=Path, nargs="?", default=Path("README.md"))
-    path = parser.parse_args().readme
-    return exit_code(lambda: _rewrite(path))
+    return exit_code(lambda: _rewrite(parser.parse_args().readme))
 
 
 def _rewrite(path: Path) -> None:
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes().decode()
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {path}: {error}.") from error
-    write_bytes(path, rewritten(text, path.parent).encode())
+    ends = "\r\n" if "\r\n" in content else "\n"
+    text = rewritten(content.replace("\r\n", "\n"), path.parent)
+    write_bytes(path, text.replace("\n", ends).encode())
 
 
 if __name__ == "__main__":

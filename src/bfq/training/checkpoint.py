@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from bfq.errors import BadInput, DiskTrouble
-from bfq.files import read_json, write_bytes, write_json
+from bfq.files import check_regular, read_json, write_bytes, write_json
 
 Say = Callable[[str], None]
 
@@ -80,6 +80,7 @@ def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, 
 def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
     """The checkpoint of a folder, in the shape of `like`, or a sentence saying why it cannot be used."""
     note = read_json(folder / "note.json")
+    check_regular(folder / "state.safetensors")
     try:
         content = (folder / "state.safetensors").read_bytes()
         step, sha256, extra = int(note["step"]), note["sha256"], dict(note["extra"])

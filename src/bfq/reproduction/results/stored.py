@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import jax
@@ -10,22 +11,42 @@ import jax
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
+from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, require
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
 from bfq.reproduction.results.cells import Cell, Outcome, Reading
 from bfq.reproduction.results.together import together
-from bfq.reproduction.results.told_runs import is_whole
+from bfq.reproduction.results.told_runs import COPIED, is_whole
 
 SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
 )  # fmt: skip
-CALL = ("versions", "device", "command", "seconds")  # of each command that worked on an experiment
 STATES = ("done", "failed", "unfilled", "waiting")
-KINDS = {  # of what a cell depends on, where it has it
-    "steps": int, "run": str, "members": list, "source": dict, "data": dict, "evaluations": dict,
-    "versions": dict,
+CALL: dict[str, Any] = {  # of each command that worked on an experiment
+    "versions": dict, "device": str, "command": str, "seconds": NUMBER,
 }  # fmt: skip
+SOURCE: dict[str, Any] = {"task": str, "data": (str, NoneType), "kind": str, "words": str}
+READING: dict[str, Any] = {"name": str, "values": list}
+CELL: dict[str, Any] = {
+    "row": str, "column": str, "state": str, "why": str, "unit": str, "readings": list,
+}  # fmt: skip
+DEPENDS: dict[str, Any] = {  # what a cell depends on, where it tells it
+    "source": SOURCE,
+    "data": dict,
+    "precision": (str, NoneType),
+    "device": (str, NoneType),
+    "versions": dict,
+    "steps": int,
+    "run": str,
+    "run_seconds": MAYBE,
+    "finished": str,
+    "fingerprint": str,
+}
+MEASURED = ("run", "versions")  # what every cell with numbers tells
+DATA: dict[str, Any] = {"name": str, "sha256": (str, NoneType)}  # of data; cells of old do not say
+SAMPLED: dict[str, Any] = {"sampling_steps": int, "sampler": str}  # of a protocol; those of old do not say
+OF_RUN: dict[str, Any] = {"run": str, **{name: RESULT[name] for name in COPIED}}
 
 
 def called(outcome: Outcome, command: str, seconds: float) -> Outcome:
@@ -79,13 +100,13 @@ def read_outcome(folder: Path) -> Outcome:
     path = folder / "result.json"
     told = read_json(path)
     try:
-        experiment = replace(EXPERIMENTS[told["experiment"]], quick=told["quick"])
-        cells = tuple(map(_read_cell, told["cells"]))
-        sources = tuple(Source(**source) for source in told["sources"])
-        calls = [{name: each[name] for name in CALL} for each in (*told.get("earlier", []), told)]
+        experiment = replace(EXPERIMENTS[told["experiment"]], quick=told["quick"] is True)
+        cells = tuple(_read_cell(cell, f"{path}: cell {k}") for k, cell in enumerate(told["cells"]))
+        sources = tuple(_read_source(source, f"{path}: source") for source in told["sources"])
+        calls = tuple(_read_call(each, f"{path}: command") for each in (*told.get("earlier", []), told))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{path} is not what `bfq reproduce` writes: {error!r}.") from error
-    return Outcome(experiment, sources, cells, tuple(calls))
+    return Outcome(experiment, sources, cells, calls)
 
 
 def earlier_of(experiment: Experiment, out: Path) -> Outcome | None:
@@ -106,12 +127,30 @@ def of_experiment(outcome: Outcome, experiment: Experiment, folder: Path) -> Out
     return outcome
 
 
-def _read_cell(told: dict[str, Any]) -> Cell:
-    wrong = [name for name, kind in KINDS.items() if not isinstance(told.get(name, kind()), kind)]
+def _read_source(told: Any, where: str) -> Source:
+    require(told, SOURCE, where)
+    return Source(**told)
+
+
+def _read_call(told: Any, where: str) -> dict[str, Any]:
+    require(told, CALL, where)
+    return {name: told[name] for name in CALL}
+
+
+def _read_cell(told: dict[str, Any], where: str) -> Cell:
+    require(told, CELL, where)
+    told_of = [name for name in DEPENDS if name in told or (told["readings"] and name in MEASURED)]
+    require(told, {name: DEPENDS[name] for name in told_of}, where)
+    _check_told(told.get("data", {}), DATA, where)
+    for each in told["readings"]:
+        require(each, READING, where)
+        if "protocol" in each:
+            _check_protocol(each["protocol"], where)
+    if "members" in told:
+        _check_run(told, where)
     values = [value for each in told["readings"] for value in each["values"] if value is not None]
-    sound = told["state"] in STATES and all(map(math.isfinite, values)) and is_whole(told)
-    if wrong or not sound:
-        raise ValueError(f"the cell {told['row']}, {told['column']} is damaged")
+    if told["state"] not in STATES or not all(map(math.isfinite, values)):
+        raise BadInput(f"{where} is damaged.")
     readings = tuple(
         Reading(
             each["name"],
@@ -123,6 +162,27 @@ def _read_cell(told: dict[str, Any]) -> Cell:
     kept = {name: value for name, value in told.items() if name not in SAID}
     plain = {name: told[name] for name in ("row", "column", "state", "why", "unit")}
     return Cell(**plain, readings=readings, provenance=kept)
+
+
+def _check_run(told: dict[str, Any], where: str) -> None:
+    """Refuses a cell that does not tell enough of its run to draw it."""
+    require(told, OF_RUN, where)
+    for member in told["members"]:
+        require(member, MEMBER, where)
+    first = told["readings"][0] if told["readings"] else {}
+    _check_protocol(told.get("evaluations", first).get("protocol"), where)
+    if not is_whole(told):
+        raise BadInput(f"{where} is damaged.")
+
+
+def _check_protocol(told: Any, where: str) -> None:
+    require(told, RESULT["protocol"], where, "protocol: ")
+    _check_told(told, SAMPLED, where)
+
+
+def _check_told(told: dict[str, Any], schema: dict[str, Any], where: str) -> None:
+    """Refuses another type of what is told; what is not passes."""
+    require(told, {name: kind for name, kind in schema.items() if name in told}, where)
 
 
 def _cell(outcome: Outcome, cell: Cell) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bfq.agents.agent import get_agent
-from bfq.reporting.runs import Member, Numbers, Row, Run
+from bfq.reporting.runs import MAYBE, Member, Numbers, Row, Run
 from bfq.reproduction.results.cells import Cell, Outcome
 
 COPIED = (
@@ -27,13 +27,13 @@ def told_runs(outcome: Outcome) -> list[Run]:
 
 
 def is_whole(told: dict[str, Any]) -> bool:
-    """Whether a cell that tells of a run tells enough to draw it."""
-    if "members" not in told:
-        return True
+    """Whether the evaluations of a cell's run have a number of each member at each of their steps."""
     evaluations, count = told.get("evaluations", {}), len(told["members"])
     curves = [evaluations[name] for name in CURVES if name in evaluations]
-    even = all(len(each) == len(evaluations["steps"]) for each in curves)
-    return even and {*COPIED, "run"} <= told.keys() and all(len(row) == count for c in curves for row in c)
+    steps = evaluations.get("steps", [])
+    even = all(isinstance(step, int) for step in steps) and all(len(each) == len(steps) for each in curves)
+    rows = [row for curve in curves for row in curve]
+    return even and all(len(row) == count and all(isinstance(v, MAYBE) for v in row) for row in rows)
 
 
 def _run(cells: Sequence[Cell]) -> Run:

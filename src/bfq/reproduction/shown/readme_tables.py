@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.reporting.statistics import summarise
 from bfq.reporting.tables import markdown_lines, mean_text, number_text
@@ -91,7 +92,10 @@ TABLES: dict[str, Callable[[Path], list[list[str]]]] = {
 
 def table(root: Path, name: str) -> str:
     """One of them as Markdown."""
-    head, *lines = TABLES[name](root)
+    try:
+        head, *lines = TABLES[name](root)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise BadInput(f"a file behind the table {name} is damaged or missing: {error!r}.") from error
     return "\n".join(markdown_lines(head, lines)) + "\n"
 
 

@@ -11,9 +11,10 @@ from bfq.reproduction.shown.table import markdown
 def write_numbers(outcome: Outcome, out: Path) -> None:
     """The numbers with all that they depend on, and the table of them."""
     folder = folder_of(outcome.experiment, out)
+    numbers, table = record(outcome), markdown(outcome).encode()
     make_folder(folder)
-    write_json(folder / "result.json", record(outcome))
-    write_bytes(folder / "table.md", markdown(outcome).encode())
+    write_json(folder / "result.json", numbers)
+    write_bytes(folder / "table.md", table)
 
 
 def write_pictures(outcome: Outcome, out: Path) -> None:

@@ -16,7 +16,7 @@ from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.reporting.runs import read_run
+from bfq.reporting.runs import RESULT, read_run, require
 from bfq.reproduction.plan.experiments import Column, Experiment
 from bfq.reproduction.plan.sources import Source, as_good, at_hand
 from bfq.reproduction.results import successes
@@ -108,6 +108,7 @@ class Training:
         with locked(folder):
             with clocked(folder):
                 result = execute(folder, dataset, (), bench.quiet)
+            require(result, RESULT, str(folder / "result.json"))
             return [self._cell(column, folder, result, bench) for column in self.columns]
 
     def _cell(self, column: Column, folder: Path, result: dict[str, Any], bench: Bench) -> Cell:
