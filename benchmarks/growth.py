@@ -158,7 +158,8 @@ def grow(args: argparse.Namespace) -> int:
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
     remember_compilations()
     rows: list[Row] = read_json(args.out) if args.out.exists() else []
-    if not isinstance(rows, list) or not all("microseconds_per_update" in row for row in rows):
+    whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    if not whole or not all("microseconds_per_update" in row for row in rows):
         raise BadInput(f"{args.out} does not hold rows of this script: name another --out.")
     wished = {point: point.identity() for point in points(args.axes, args.agents, args.precision, args.quick)}
     make_folder(args.out.absolute().parent)

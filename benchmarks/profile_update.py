@@ -1,6 +1,7 @@
-"""Where the time of an update goes on a GPU: how many kernels, how long each, and what they are called.
+"""Where the time of an update goes: how many kernels, how long each, and what they are called.
 
     python benchmarks/profile_update.py --agent bfq --members 1 --precision bfloat16
+    python benchmarks/profile_update.py --chunk 60 --grouped       on a CPU: products, and loops by their kind
 
 Without --overlapped the kernels run one after the other, so that their times add up; with it they run as in
 training, where some overlap and each then takes longer.
@@ -9,6 +10,7 @@ training, where some overlap and each then takes longer.
 import argparse
 import gzip
 import json
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,11 +28,13 @@ from bfq.settings import check_precision, compose
 from bfq.training import compiled
 
 TASK, SPEC = "halfcheetah-medium-v2", Spec(17, 6)
+HOLDS = re.compile(r"(while|call|conditional)[.\d]*$")
+NUMBER = re.compile(r"[.\d]+$")  # of an operation among those of its kind
 OVERLAP = "xla_gpu_command_buffer_scheduling_mode"
 
 
 def kernels(folder: Path) -> list[dict[str, Any]]:
-    """What ran on the GPU's streams, in order, from a trace that JAX wrote."""
+    """What ran on the GPU's streams, or as an operation of a CPU's program, from a trace that JAX wrote."""
     (path,) = folder.rglob("*.trace.json.gz")
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]
@@ -40,10 +44,14 @@ def kernels(folder: Path) -> list[dict[str, Any]]:
         e
         for e in events
         if e.get("ph") == "X"
-        and "GPU" in names[e["pid"]]
-        and "Stream" in threads.get((e["pid"], e["tid"]), "")
+        and ("GPU" in names[e["pid"]] and "Stream" in threads.get((e["pid"], e["tid"]), "") or _on_cpu(e))
     ]
     return sorted(found, key=lambda e: e["ts"])
+
+
+def _on_cpu(event: dict[str, Any]) -> bool:
+    """Whether it is an operation on a CPU, and none that holds others."""
+    return "thunk_executor" in event.get("args", {}).get("_src", "") and not HOLDS.match(event["name"])
 
 
 def profile(args: argparse.Namespace) -> None:
@@ -73,13 +81,13 @@ def show(ran: Sequence[dict[str, Any]], args: argparse.Namespace, seconds: float
     """The kernels of an update by name, the most expensive first."""
     print(f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs an update")
     if not ran:
-        print("no kernel was seen: is there a GPU?")
+        print("no kernel was seen")
         return
     busy = sum(e["dur"] for e in ran) / args.chunk
     print(f"{len(ran) / args.chunk:.0f} kernels an update, {busy:.0f} µs if they ran one after the other")
     times: dict[str, list[float]] = defaultdict(list)
     for e in ran:
-        times[e["name"]].append(e["dur"])
+        times[NUMBER.sub("", e["name"]) if args.grouped else e["name"]].append(e["dur"])
     for name, took in sorted(times.items(), key=lambda item: -sum(item[1]))[: args.top]:
         each, total = sum(took) / len(took), sum(took) / args.chunk
         print(f"{len(took) / args.chunk:6.1f} × {each:7.2f} µs = {total:7.1f} µs  {name[:100]}")
@@ -97,6 +105,7 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--precision", default="float32", metavar="NAME", help="of the products: float32 or bfloat16")
     add("--chunk", type=int, default=200, metavar="N", help="updates in one compiled call")
     add("--overlapped", action="store_true", help="as in training")
+    add("--grouped", action="store_true", help="names that differ in their number alone as one")
     add("--top", type=int, default=40, metavar="N", help="kernels shown")
     args = parser.parse_args(words)
     check_precision(args.precision)

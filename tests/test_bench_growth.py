@@ -74,7 +74,8 @@ def test_words_that_are_none_are_refused(growth, capsys):
 
 def test_a_file_of_something_else_is_refused_and_stays(growth, tmp_path, capsys):
     out = tmp_path / "growth.json"
-    out.write_text('[{"a": 1}]')
-    assert growth.main(["--quick", "--out", str(out)]) == 2
-    assert "does not hold rows" in capsys.readouterr().err
-    assert out.read_text() == '[{"a": 1}]'
+    for content in ('[{"a": 1}]', "[1]", "{}"):
+        out.write_text(content)
+        assert growth.main(["--quick", "--out", str(out)]) == 2
+        assert "does not hold rows" in capsys.readouterr().err
+        assert out.read_text() == content

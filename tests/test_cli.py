@@ -253,6 +253,18 @@ def test_runs_are_numbered_and_the_newest_unfinished_is_resumed(tmp_path, monkey
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("trouble", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
+def test_too_little_memory_is_one_sentence(trouble, monkeypatch, capsys):
+    def fail(_):
+        raise trouble
+
+    monkeypatch.setattr("bfq.cli.doctor.run", fail)
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr().err
+    assert "the memory is too small" in told
+    assert told.count("\n") == 1
+
+
 def endless(path):
     """A pipe into which nobody writes, in place of a file."""
     path.unlink()

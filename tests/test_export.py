@@ -474,6 +474,7 @@ def test_the_command_tells_how_to_use_the_file(runs, tmp_path, capsys):
         (["--policy", "best"], "unknown policy"),
         (["--out", "/dev/null/x.npz"], "cannot write"),
         (["--out", "/"], "is a folder"),
+        (["--out", "policy.exe"], "unknown format"),
     ],
 )
 def test_bad_words_are_one_sentence(runs, words, sentence, capsys):

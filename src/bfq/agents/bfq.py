@@ -26,6 +26,7 @@ from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
 from bfq.agents.checks import check_common
+from bfq.agents.learning import own_or
 from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, bootstrap, full_span, one_step
 from bfq.flow.times import COMPOSITION_TIMES
@@ -158,7 +159,6 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    own = config.critic_learning_rate
     return actor_critic.improve(
         state,
         batch,
@@ -166,7 +166,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         config,
         critic_loss,
         policy_loss,
-        critic_learning_rate=jnp.where(own > 0.0, own, config.learning_rate),
+        critic_learning_rate=own_or(config.critic_learning_rate, config.learning_rate),
         critic_schedule="constant" if config.constant_critic_rate else None,
         weight_decay=config.weight_decay,
     )

@@ -77,7 +77,7 @@ class Config:
     policy_target_start: int = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = "clean_diffuser"  # clean_diffuser | official | edp (its authors): their codes of the time
+    denoiser: str = "clean_diffuser"  # clean_diffuser | official | edp (its authors): codes of time
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy
     critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql

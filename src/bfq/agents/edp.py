@@ -86,9 +86,7 @@ class Config:
     policy_target_start: int = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = (
-        "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL): their codes of time
-    )
+    denoiser: str = "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL's): codes of time
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy
     critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql

@@ -69,6 +69,11 @@ def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[
     return base * jnp.where(progress < 0.05, progress / 0.05, falling)
 
 
+def own_or(own: Number, usual: Number) -> Float[Array, ""]:
+    """A rate of its own where one is given, else the usual one: 0 stands for none."""
+    return jnp.where(jnp.asarray(own) > 0.0, own, usual)
+
+
 def descend(
     state: Learner,
     loss: Callable[[Any], tuple[Array, T]],

@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import learning, values
 from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, every, learning_rate, towards
+from bfq.agents.learning import Learner, Step, descend, every, learning_rate, own_or, towards
 from bfq.errors import BadInput
 from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS as POLICY_KINDS
@@ -134,7 +134,7 @@ def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    base = jnp.where(config.critic_learning_rate > 0.0, config.critic_learning_rate, config.learning_rate)
+    base = own_or(config.critic_learning_rate, config.learning_rate)
     critic_rate = learning_rate(base, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
         state.critics, lambda phi: critic_loss(phi, state, batch, key, config), critic_rate

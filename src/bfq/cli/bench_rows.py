@@ -20,8 +20,7 @@ HEADINGS = {
     "simulator_steps_per_second": "steps a second",
     "simulator_share": "stepping share",
 }
-LARGEST = 2**31 - 1
-MOST = {"members": 10_000, "width": 2**16, "repeats": 10**6}  # of a list or a number that is given
+MOST_MEMBERS = 10_000
 Row = dict[str, Any]
 
 
@@ -50,10 +49,12 @@ def row_words(parser: argparse.ArgumentParser) -> None:
 
 def check_counts(args: argparse.Namespace, *names: str) -> None:
     """Refuses counts and sizes below one or beyond all measure; what was not given passes."""
+    from bfq.agents.agent import LARGEST
+
     for name in names:
         given = getattr(args, name)
         several = given if isinstance(given, list) else [given]
-        most = MOST.get(name, LARGEST)
+        most = MOST_MEMBERS if name == "members" else LARGEST
         if given is not None and not 1 <= min(several) <= max(several) <= most:
             raise BadInput(f"--{name.replace('_', '-')} must be from 1 to {most:,}.")
 

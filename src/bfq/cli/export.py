@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         metavar="NAME",
-        help="npz (NumPy) | c (one C99 file) | onnx; default as --out ends, else npz",
+        help="npz (NumPy) | c (one C99 file) | onnx; default as --out ends, or npz",
     )
     add("--out", type=Path, metavar="FILE", help="where to write; default RUN/policy-K.npz")
     add("--temperature", type=float, metavar="X", help="factor on the noise; default the run's protocol")

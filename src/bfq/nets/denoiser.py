@@ -5,6 +5,7 @@ or the clean action, as their user trains them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -67,29 +68,8 @@ class EmbeddedDenoiser(eqx.Module):
         return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
 
 
-def _clean_diffuser(
-    key: PRNGKeyArray, observation_dim: int, action_dim: int, width: int, depth: int
-) -> EmbeddedDenoiser:
-    """A code of 64 numbers, cosines first, as CleanDiffuser's DQL and EDP."""
-    return EmbeddedDenoiser(key, observation_dim, action_dim, width, depth, 64, "cosines_first")
-
-
-def _official(
-    key: PRNGKeyArray, observation_dim: int, action_dim: int, width: int, depth: int
-) -> EmbeddedDenoiser:
-    """A code of 16 numbers, sines first, as the authors of DQL and CAC."""
-    return EmbeddedDenoiser(key, observation_dim, action_dim, width, depth, 16, "sines_first")
-
-
-def _edp(
-    key: PRNGKeyArray, observation_dim: int, action_dim: int, width: int, depth: int
-) -> EmbeddedDenoiser:
-    """A code of 16 numbers, cosines first, as the authors of EDP."""
-    return EmbeddedDenoiser(key, observation_dim, action_dim, width, depth, 16, "cosines_first")
-
-
 DENOISERS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], Denoiser]] = {
-    "clean_diffuser": _clean_diffuser,
-    "official": _official,
-    "edp": _edp,
+    "clean_diffuser": partial(EmbeddedDenoiser, time_dim=64, code="cosines_first"),  # its DQL and EDP
+    "official": partial(EmbeddedDenoiser, time_dim=16, code="sines_first"),  # the authors of DQL and CAC
+    "edp": partial(EmbeddedDenoiser, time_dim=16, code="cosines_first"),  # the authors of EDP
 }

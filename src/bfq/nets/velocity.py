@@ -167,7 +167,7 @@ class ResidualBlock(eqx.Module):
 class ResidualVelocity(eqx.Module):
     """Architecture B (OGBench, Adroit): MeanFlowQL's small DiT-style residual network.
 
-    The last layer starts at zero, so the first policy is a = ε; all others start small.
+    The last layer starts at zero, so the first policy is a = ε; so do the modulations, and the rest small.
     """
 
     token: Linear

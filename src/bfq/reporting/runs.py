@@ -203,10 +203,10 @@ def _row(line: str, count: int, where: str) -> Row:
 
 
 def _text(path: Path) -> str:
+    if not path.is_file():  # a pipe might never end
+        raise BadInput(f"there is no file {path}, which a run folder must have.")
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}, which a run folder must have.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}.") from error
 

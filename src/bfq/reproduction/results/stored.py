@@ -100,13 +100,14 @@ def read_outcome(folder: Path) -> Outcome:
     path = folder / "result.json"
     told = read_json(path)
     try:
-        experiment = replace(EXPERIMENTS[told["experiment"]], quick=told["quick"] is True)
+        experiment = EXPERIMENTS[told["experiment"]]
+        require(told, {"quick": bool}, str(path))
         cells = tuple(_read_cell(cell, f"{path}: cell {k}") for k, cell in enumerate(told["cells"]))
         sources = tuple(_read_source(source, f"{path}: source") for source in told["sources"])
         calls = tuple(_read_call(each, f"{path}: command") for each in (*told.get("earlier", []), told))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{path} is not what `bfq reproduce` writes: {error!r}.") from error
-    return Outcome(experiment, sources, cells, calls)
+    return Outcome(replace(experiment, quick=told["quick"]), sources, cells, calls)
 
 
 def earlier_of(experiment: Experiment, out: Path) -> Outcome | None:
