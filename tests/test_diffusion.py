@@ -202,11 +202,12 @@ def test_ddim_is_of_first_order_and_dpm_solver_of_second():
     assert 3.0 < error("dpm_solver", 20) / error("dpm_solver", 40) < 5.5
 
 
-def test_unrolled_and_looped_chains_agree(monkeypatch):
+@pytest.mark.parametrize("steps_a_turn", [1, 2])
+def test_unrolled_and_looped_chains_agree(monkeypatch, steps_a_turn):
     schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))
     sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()
     unrolled = jax.value_and_grad(sample)(0.3)
-    monkeypatch.setattr(solvers, "UNROLLED", 0)
+    monkeypatch.setattr(solvers, "UNROLLED", steps_a_turn)
     np.testing.assert_allclose(unrolled, jax.value_and_grad(sample)(0.3), rtol=1e-5)
     assert abs(float(unrolled[1])) > 1e-3
 

@@ -88,7 +88,7 @@ def measure(
     measured: Iterable[Row],
     done: Callable[[list[Row]], None] | None = None,
 ) -> int:
-    """Says each row when it is there, and writes and shows them all at the end."""
+    """Says and writes each row when it is there, and shows them all at the end."""
     from bfq.files import make_folder, write_json
     from bfq.provenance import versions
 
@@ -101,8 +101,8 @@ def measure(
         rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(sys.argv[1:])}"})
         if not args.json:
             print(told.line(row), flush=True)
-    if args.out:
-        write_json(args.out, rows)
+        if args.out:
+            write_json(args.out, rows)  # at once: what takes long may be stopped
     if done:
         done(rows)
     if args.json:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.diffusion.denoising import Predict, action_predictor
 from bfq.diffusion.schedules import Schedule
 
-UNROLLED = 8  # chains up to this length are written out, which is faster, above all for their gradient
+UNROLLED = 10  # steps in one turn of the loop: a GPU waits at every turn, above all for the gradient
 Sampler = Callable[[Predict, Schedule, Array, PRNGKeyArray, int], Array]
 
 
@@ -83,7 +83,7 @@ def walk(
         return (x, action), None
 
     start = (noise, jnp.zeros_like(noise))
-    (x, _), _ = jax.lax.scan(step, start, (told, steps, keys), unroll=len(told) <= UNROLLED)
+    (x, _), _ = jax.lax.scan(step, start, (told, steps, keys), unroll=min(len(told), UNROLLED))
     return x
 
 

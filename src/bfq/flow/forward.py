@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.kernels.device import use
 
-LONGEST_WRITTEN_OUT = 20  # steps; more take long to compile
+UNROLLED = 20  # steps in one turn of a GPU's loop; more take long to compile
 ForwardField = Callable[[Array, Array, Array], Array]  # (x_t, t, s) -> v
 
 
@@ -57,9 +57,9 @@ def push(
     def step(x: Array, t: Array) -> tuple[Array, None]:
         return x + velocity(x, t, observation) / steps, None
 
-    # A GPU waits at every turn of a loop; written out, the steps are launched together.
-    written_out = use().kernels and steps <= LONGEST_WRITTEN_OUT
-    return jax.lax.scan(step, x0, jnp.arange(steps) / steps, unroll=written_out)[0]
+    # A GPU waits at every turn of a loop; the steps of one turn are launched together.
+    unrolled = min(steps, UNROLLED) if use().kernels else 1
+    return jax.lax.scan(step, x0, jnp.arange(steps) / steps, unroll=unrolled)[0]
 
 
 def sample(

@@ -80,14 +80,14 @@ PEN = ("pen-human-v1", "pen-cloned-v1")
 MEDIUM = tuple(f"{robot}-medium-v2" for robot in ("halfcheetah", "hopper", "walker2d"))
 # CleanDiffuser's code exchanges the coefficients: a nearly whole copy of the critics every five updates.
 COPIED = {"critic_target_rate": 0.995, "critic_target_every": 5}
+TIME_RULES = ("nested", "ordered")  # one of them is the preset's, by the robot
 SWITCHES = (
     Column("preset", "bfq"),
     *(Column(f"time_scale={scale}", "bfq", {"time_scale": scale}) for scale in (1, 30, 100)),
     Column("full_span_share=0.02", "bfq", {"full_span_share": 0.02}),
-    Column("time_rule=ordered", "bfq", {"time_rule": "ordered"}),
-    Column("time_rule=ordered+target=copied", "bfq", {"time_rule": "ordered", **COPIED}),
+    *(Column(f"time_rule={rule}", "bfq", {"time_rule": rule}) for rule in TIME_RULES),
+    *(Column(f"time_rule={rule}+target=copied", "bfq", {"time_rule": rule, **COPIED}) for rule in TIME_RULES),
     Column("mixing=update", "bfq", {"mixing": "update"}),
-    Column("target=copied", "bfq", COPIED),
     *(
         Column(f"target=copied+time_scale={scale}", "bfq", {**COPIED, "time_scale": scale})
         for scale in (1, 100)
