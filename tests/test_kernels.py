@@ -17,7 +17,8 @@ from bfq.kernels.rounded import Rounded, rounded, without_copies
 from bfq.nets.critic import Critics
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.mlp import MLP
-from bfq.nets.velocity import EmbeddedVelocity
+from bfq.nets.resnet import NoiseResNet
+from bfq.nets.velocity import EmbeddedVelocity, ResidualVelocity
 
 KEY = jax.random.key(0)
 INTERPRETED = {"kernels": True, "interpreted": True}
@@ -83,6 +84,43 @@ def test_bfloat16_products_are_off_by_their_rounding_and_no_more():
     assert 1e-4 < relative(rounded, plain) < 3e-2
 
 
+def residual_velocity():
+    """With weights that start at zero set to others, so that every layer matters."""
+    net = ResidualVelocity(KEY, 4, 2, 32, 2, 1)
+    leaves, structure = jax.tree.flatten(net)
+    keys = jax.random.split(KEY, len(leaves))
+    return jax.tree.unflatten(
+        structure,
+        [leaf + 0.1 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)],
+    )
+
+
+RESIDUAL = {
+    "velocity": (residual_velocity(), lambda net, a, t, s: net(a, 0.5 * t, t, s)),
+    "one time for all rows": (residual_velocity(), lambda net, a, t, s: net(a, 0.5 * t[0], t[0], s)),
+    "noise": (NoiseResNet(KEY, 4, 2, 32, 2, "idql"), lambda net, a, t, s: net(a, t, s)),
+}
+
+
+@pytest.mark.parametrize("name", RESIDUAL)
+def test_residual_networks_and_their_gradients_are_off_by_the_rounding_of_bfloat16(name):
+    net, call = RESIDUAL[name]
+    a, s = jax.random.normal(KEY, (48, 2)), jax.random.normal(KEY, (48, 4))
+    t = jax.random.uniform(KEY, (48,))
+
+    def loss(network, action):
+        return jnp.square(call(network, action, t, s) - 1.0).mean()
+
+    gradients = jax.value_and_grad(loss, argnums=(0, 1))
+    rounded, plain = both_ways(gradients, net, a, half=True)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(rounded))
+    off, whole = jax.tree.map(lambda x, y: jnp.square(x - y).sum(), rounded, plain), jax.tree.leaves(plain)
+    share = sum(jax.tree.leaves(off)) / sum(jnp.square(leaf).sum() for leaf in whole)
+    assert 1e-4 < share**0.5 < 2e-2
+    same, _ = both_ways(gradients, net, a)  # float32 products asked for
+    assert relative(same, plain) < 1e-5
+
+
 @pytest.mark.parametrize("width", [8, 48, 2048])
 def test_what_kernels_cannot_do_is_left_to_the_plain_formulas(width):
     x = jnp.ones((32, 4))
@@ -135,12 +173,22 @@ def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
     assert (moved["w"].half == copy).all()
 
 
-def test_copies_of_weights_are_their_rounding_after_every_update():
+def copied_weights(network):
+    """Those of an MLP, or of residual blocks, as training carries them."""
+    if isinstance(network, MLP):
+        return [linear.weight for linear in network.hidden]
+    return [linear.weight for block in network.blocks for linear in (block.expand, block.contract)]
+
+
+@pytest.mark.parametrize("name", ["mlp", *RESIDUAL])
+def test_copies_of_weights_are_their_rounding_after_every_update(name):
     """Multiplied instead of weights rounded anew, they change nothing."""
-    net, x = MLP(KEY, 5, 3, 32, 3, "mish", norm="before"), jax.random.normal(KEY, (20, 5))
+    x = jax.random.normal(KEY, (20, 5))
+    net, call = RESIDUAL.get(name) or (MLP(KEY, 5, 3, 32, 3, "mish", norm="before"), None)
 
     def loss(network):
-        return jnp.square(network(x) - 1.0).mean(), {}
+        found = call(network, x[:, :2], x[:, 2], x[:, 1:]) if call else network(x)
+        return jnp.square(found - 1.0).mean(), {}
 
     def trained(network):
         state, target = learning.learner(network), network
@@ -152,9 +200,9 @@ def test_copies_of_weights_are_their_rounding_after_every_update():
 
     with using(**INTERPRETED, half=True):
         for carried in jax.jit(trained)(net):
-            for linear in carried.hidden:
-                assert (linear.weight.half == linear.weight.full.astype(jnp.bfloat16)).all()
-                assert linear.weight.half.dtype == jnp.bfloat16
+            for weight in copied_weights(carried):
+                assert (weight.half == weight.full.astype(jnp.bfloat16)).all()
+                assert weight.half.dtype == jnp.bfloat16
         carried = without_copies(jax.jit(trained)(net))
         anew = jax.jit(lambda network: _without_copies(network, loss))(net)
     assert relative(carried, anew) < 1e-6

@@ -1,6 +1,6 @@
 """Gradient steps, learning-rate schedules and target networks: shared by all agents, tested once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -10,9 +10,12 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bfq.kernels.elementwise import map_leaves
-from bfq.kernels.rounded import rounded
+from bfq.kernels.rounded import rounded, with_copy
 from bfq.nets.embeddings import TimeEmbedding
+from bfq.nets.layers import Linear
 from bfq.nets.mlp import MLP
+from bfq.nets.resnet import Block
+from bfq.nets.velocity import ResidualBlock
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
@@ -22,6 +25,17 @@ SCHEDULES = ("cosine", "constant", "warmup_cosine")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual numbers
 
 _adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
+
+# Of which layers of a network the products may be of bfloat16 numbers, and for which of their weights.
+MULTIPLIED: dict[type, tuple[Callable[[Any], Sequence[Linear]], Callable[[Array], Any]]] = {
+    MLP: (lambda net: net.hidden, rounded),
+    TimeEmbedding: (lambda net: [net.first], rounded),
+    ResidualBlock: (
+        lambda net: [net.modulation, net.value, net.project, net.expand, net.contract],
+        with_copy,
+    ),
+    Block: (lambda net: [net.expand, net.contract], with_copy),
+}
 
 
 class Learner(NamedTuple):
@@ -43,13 +57,12 @@ def with_copies(state: T) -> T:
     """
 
     def copied(node: Any) -> Any:
-        if isinstance(node, MLP):
-            return eqx.tree_at(lambda net: [linear.weight for linear in net.hidden], node, replace_fn=rounded)
-        if isinstance(node, TimeEmbedding):
-            return eqx.tree_at(lambda net: net.first.weight, node, replace_fn=rounded)
-        return node
+        if type(node) not in MULTIPLIED:
+            return node
+        which, copy = MULTIPLIED[type(node)]
+        return eqx.tree_at(lambda net: [linear.weight for linear in which(net)], node, replace_fn=copy)
 
-    kinds = (MLP, TimeEmbedding, optax.ScaleByAdamState)
+    kinds = (*MULTIPLIED, optax.ScaleByAdamState)
     return jax.tree.map(copied, state, is_leaf=lambda node: isinstance(node, kinds))
 
 

@@ -21,7 +21,8 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
-from bfq.kernels.rounded import Rounded, Weight, full, half, is_rounded, suitable
+from bfq.kernels.products import product
+from bfq.kernels.rounded import Weight, as_gradient, full, half, is_rounded, suitable
 
 _shape: Any = jax.ShapeDtypeStruct
 Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do; the last
@@ -51,7 +52,7 @@ def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: A
     multiplied = [half(weight) if use().half else full(weight) for weight in weights]
     products, outputs = [], [x]
     for finish, weight, told in zip(finishes, multiplied, parameters, strict=True):
-        products.append(_product(outputs[-1], weight, use().dtype))
+        products.append(product(outputs[-1], weight, use().dtype))
         outputs.append(_finished(finish, products[-1], told))
     return multiplied, products, outputs
 
@@ -79,15 +80,12 @@ def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "
     gradients, sums = [], []
     for finish, x, z, weight, told in reversed(list(zip(finishes, *values, strict=True))):
         delta, *parts = _gradient(finish, z, told, upstream, asked.learns)
-        upstream = _product(delta, weight.T, x.dtype)
-        gradients.append(_product(x.T, delta, jnp.float32))
+        upstream = product(delta, weight.T, x.dtype)
+        gradients.append(product(x.T, delta, jnp.float32))
         sums.append(parts)
     if not asked.learns:
         return upstream, None, None
-    wrapped = tuple(
-        Rounded(gradient, jnp.zeros_like(gradient, jnp.bfloat16)) if copy else gradient
-        for gradient, copy in zip(reversed(gradients), asked.copies, strict=True)
-    )
+    wrapped = tuple(map(as_gradient, reversed(gradients), asked.copies))
     return upstream, wrapped, tuple(reversed(_added_up(sums)))
 
 
@@ -156,14 +154,6 @@ def _added_up(several: Sequence[Sequence[Float[Array, "t o"]]]) -> list[Paramete
     shapes = [_shape((width,), jnp.float32) for _ in parts]
     sums = iter(_launch(kernel, shapes, (len(parts), width // wide), "added_up")(*parts))
     return [tuple(next(sums) for _ in one) for one in several]
-
-
-def _product(a: Float[Array, "m k"], b: Float[Array, "k n"], dtype: Any) -> Float[Array, "m n"]:
-    """A b, summed in float32 and then rounded to `dtype`."""
-    a, b = a.astype(use().dtype), b.astype(use().dtype)
-    if use().interpreted:  # a CPU rounds to bfloat16 but cannot multiply it
-        return jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32)).astype(dtype)
-    return jnp.matmul(a, b, preferred_element_type=dtype)
 
 
 def _rows(rows: int, width: int) -> int:

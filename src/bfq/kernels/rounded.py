@@ -53,12 +53,22 @@ def half(weight: Weight) -> Float[Array, "..."]:
 
 def rounded(weight: Float[Array, "..."]) -> Weight:
     """The weight with its copy, if the kernels' layers could use it."""
-    return Rounded(weight, half(weight)) if suitable(weight.shape[-1]) else weight
+    return with_copy(weight) if suitable(weight.shape[-1]) else weight
+
+
+def with_copy(weight: Float[Array, "..."]) -> Rounded:
+    """The weight with its copy."""
+    return Rounded(weight, half(weight))
+
+
+def as_gradient(gradient: Float[Array, "..."], copied: bool) -> Weight:
+    """That of a weight; a copy has none of its own."""
+    return Rounded(gradient, jnp.zeros_like(gradient, jnp.bfloat16)) if copied else gradient
 
 
 def like(old: Weight, new: Float[Array, "..."]) -> Weight:
     """The new value, with a copy if the old one had one."""
-    return Rounded(new, half(new)) if isinstance(old, Rounded) else new
+    return with_copy(new) if isinstance(old, Rounded) else new
 
 
 def without_copies(tree: Any) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.kernels.device import use
+from bfq.kernels.products import half_product
 
 Initialiser = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
@@ -116,6 +117,13 @@ class Linear(eqx.Module):
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Applies the map to the last axis."""
         return x @ self.weight + self.bias
+
+
+def inner(linear: Linear, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+    """The linear map within a network of residual blocks: of bfloat16 numbers where those were asked for."""
+    if use().kernels and use().half and x.ndim == 2:
+        return half_product(x, linear.weight) + linear.bias
+    return linear(x)
 
 
 class LayerNorm(eqx.Module):

@@ -14,7 +14,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Initialiser, LayerNorm, Linear, drop, mish, torch_uniform, variance_scaling
+from bfq.nets.layers import (
+    Initialiser,
+    LayerNorm,
+    Linear,
+    drop,
+    inner,
+    mish,
+    torch_uniform,
+    variance_scaling,
+)
 from bfq.nets.velocity import beside
 
 KINDS = ("clean_diffuser", "idql", "srpo")
@@ -70,7 +79,7 @@ class Block(eqx.Module):
         self, x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None
     ) -> Float[Array, "*b d"]:
         """Dropout acts on what enters the branch, not on the residual stream."""
-        return x + self.contract(mish(self.expand(self.norm(drop(x, rate, key)))))
+        return x + inner(self.contract, mish(inner(self.expand, self.norm(drop(x, rate, key)))))
 
 
 class NoiseResNet(eqx.Module):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Linear, gelu, small_normal, variance_scaling, zeros
+from bfq.nets.layers import Linear, gelu, inner, small_normal, variance_scaling, zeros
 from bfq.nets.mlp import MLP
 
 Velocity = Callable[[Array, Array, Array, Array], Array]  # (a_t, r, t, s) -> v, as the flow sees it
@@ -155,12 +155,12 @@ class ResidualBlock(eqx.Module):
     def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "... d"]) -> Float[Array, "*b d"]:
         """X + 0.1 (block(x) − x)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
-            self.modulation(jax.nn.silu(code)), 6, axis=-1
+            inner(self.modulation, jax.nn.silu(code)), 6, axis=-1
         )
         y = rms_norm(x, self.gain_attention) * (1.0 + scale_a) + shift_a
-        x_attended = x + gate_a * self.project(self.value(y))
+        x_attended = x + gate_a * inner(self.project, inner(self.value, y))
         y = rms_norm(x_attended, self.gain_mlp) * (1.0 + scale_m) + shift_m
-        x_out = x_attended + gate_m * self.contract(gelu(self.expand(y)))
+        x_out = x_attended + gate_m * inner(self.contract, gelu(inner(self.expand, y)))
         return x + self.residual_scale * (x_out - x)
 
 
@@ -211,7 +211,7 @@ class ResidualVelocity(eqx.Module):
         code = self.embed_t(t) + self.embed_r(r)  # one row if one time serves all: so are its modulations
         for block in self.blocks:
             x = block(x, code)
-        shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)
+        shift, scale = jnp.split(inner(self.final_modulation, jax.nn.silu(code)), 2, axis=-1)
         return self.output(rms_norm(x, self.final_gain) * (1.0 + scale) + shift)
 
 
