@@ -473,6 +473,16 @@ def test_the_later_of_two_cells_stands_whichever_is_named_first(tmp_path, monkey
     assert read_outcome(ours).cells == made.cells
 
 
+def test_a_command_given_again_elsewhere_is_told_as_it_was_there(tmp_path):
+    new, old = cell(CHEETAH, "bfq", (70.0, 71.0), day=3), cell(CHEETAH, "bfq", day=2)
+    ours = write(outcome(old), tmp_path / "results" / "main")
+    there = write(outcome(new), tmp_path / "there" / "main")
+    told = json.loads((there / "result.json").read_text())
+    (there / "result.json").write_text(json.dumps({**told, "seconds": 987.0}))
+    merge.merge(ours, [there])
+    assert [call["seconds"] for call in read_outcome(ours).calls] == [987.0]
+
+
 def test_of_one_date_the_last_named_stands_and_empty_cells_replace_nothing(tmp_path):
     first, second = cell(CHEETAH, "bfq"), cell(CHEETAH, "bfq", (1.0, 2.0))
     places = [tmp_path / name / "main" for name in "abc"]

@@ -1,5 +1,6 @@
 """`bfq bench` measures what it says."""
 
+import argparse
 import json
 import time
 
@@ -14,6 +15,8 @@ from bfq.bench.limits import limits
 from bfq.bench.timing import timed
 from bfq.bench.updates import Sizes, made_up, time_update
 from bfq.bench.watching import watch
+from bfq.cli.bench import MEASURES
+from bfq.cli.bench_rows import measure, show, table
 from bfq.cli.main import main
 from bfq.reporting.growth_figure import growth_figure, growth_panels
 
@@ -78,6 +81,29 @@ def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):
     assert json.loads(out.read_text()) == rows
 
 
+def test_a_file_is_replaced_when_all_rows_are_there(capsys, tmp_path):
+    out, part = tmp_path / "rows.json", tmp_path / "rows.json.part"
+    out.write_text("before")
+    args = argparse.Namespace(out=out, json=True)
+
+    def measured():
+        yield {"microseconds_per_update": 1.0}
+        assert out.read_text() == "before"
+        assert [row["microseconds_per_update"] for row in json.loads(part.read_text())] == [1.0]
+        yield {"microseconds_per_update": 2.0}
+
+    assert measure(args, MEASURES["train"], measured()) == 0
+    assert len(json.loads(out.read_text())) == 2
+    assert not part.exists()
+
+
+def test_numbers_are_not_cut_where_the_table_is_wider_than_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    columns = tuple(f"number_{k}" for k in range(6))
+    show(table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}]))
+    assert capsys.readouterr().out.count("12,345.6") == 6
+
+
 def test_growth_is_drawn_along_what_varies(capsys, tmp_path):
     picture = tmp_path / "new" / "growth.png"
     words = ["bench", "train", "--agent", "td3_bc,bc", "--flow-steps", "2,3", *SMALL, *QUICK]
@@ -94,7 +120,9 @@ REFUSED = {
     "train --members 1,2 --figure new/growth.pdf": "ends in .png",
     "train --figure new/growth.png": "several values",
     "train --members 2,2 --figure new/growth.png": "several values",
-    "train --flow-steps 2,5 --figure new/growth.png": "several values",  # bfq has none
+    "train --flow-steps 2,5 --figure new/growth.png": "trains without inner steps",
+    "train --flow-steps 5 --agent td3_bc,bfq": "td3_bc,bfq trains without inner steps",
+    "train --set eta=0.1,0.2": "one value of eta",
     "train --members 1,2 --figure /proc/none/growth.png": "cannot write",
     "train --flow-steps 0": "--flow-steps must be from 1 to",
     "train --flow-steps few": "not a list of whole numbers",

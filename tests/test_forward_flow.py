@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bfq.flow import shortcut
-from bfq.flow.forward import drawn_errors, matching_errors, push, sample
+from bfq.flow.forward import UNROLLED, drawn_errors, matching_errors, push, sample
+from bfq.kernels.device import using
 from bfq.nets.flow_nets import FlowNet
 
 KEY = jax.random.key(0)
@@ -32,6 +33,19 @@ def test_euler_steps_converge_to_the_known_flow_map():
     errors = [float(jnp.abs(push(gaussian, x0, nothing(x0), k) - exact).max()) for k in (50, 100, 200)]
     assert errors[2] < 0.01
     np.testing.assert_allclose([errors[0] / errors[1], errors[1] / errors[2]], 2.0, atol=0.15)  # first order
+
+
+@pytest.mark.parametrize("steps", [5, 50])  # in one turn of a GPU's loop, in two and a half
+def test_steps_written_out_are_the_same_steps(steps):
+    x0 = jax.random.normal(KEY, (20, 3))
+
+    def pushed(x):
+        return push(gaussian, x, nothing(x), steps)
+
+    looped = jax.jacrev(pushed)(x0)
+    with using(kernels=True):
+        assert str(jax.make_jaxpr(lambda x: pushed(x))(x0)).count(f"unroll={min(steps, UNROLLED)}") == 1
+        np.testing.assert_allclose(jax.jacrev(lambda x: pushed(x))(x0), looped, rtol=1e-5, atol=1e-7)
 
 
 def test_the_loss_is_least_at_the_marginal_velocity():

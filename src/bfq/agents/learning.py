@@ -1,6 +1,6 @@
 """Gradient steps, learning-rate schedules and target networks: shared by all agents, tested once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -26,16 +26,21 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual numbers
 
 _adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
 
-# Of which layers of a network the products may be of bfloat16 numbers, and for which of their weights.
-MULTIPLIED: dict[type, tuple[Callable[[Any], Sequence[Linear]], Callable[[Array], Any]]] = {
-    MLP: (lambda net: net.hidden, rounded),
-    TimeEmbedding: (lambda net: [net.first], rounded),
+# The weights whose products may be of bfloat16 numbers, and what gives them a copy.
+MULTIPLIED: dict[type, tuple[Callable[[Any], list[Any]], Callable[[Array], Any]]] = {
+    MLP: (lambda net: weights(*net.hidden), rounded),
+    TimeEmbedding: (lambda net: weights(net.first), rounded),
     ResidualBlock: (
-        lambda net: [net.modulation, net.value, net.project, net.expand, net.contract],
+        lambda net: weights(net.modulation, net.value, net.project, net.expand, net.contract),
         with_copy,
     ),
-    Block: (lambda net: [net.expand, net.contract], with_copy),
+    Block: (lambda net: weights(net.expand, net.contract), with_copy),
 }
+
+
+def weights(*layers: Linear) -> list[Any]:
+    """Those of several layers."""
+    return [layer.weight for layer in layers]
 
 
 class Learner(NamedTuple):
@@ -57,10 +62,10 @@ def with_copies(state: T) -> T:
     """
 
     def copied(node: Any) -> Any:
-        if type(node) not in MULTIPLIED:
-            return node
-        which, copy = MULTIPLIED[type(node)]
-        return eqx.tree_at(lambda net: [linear.weight for linear in which(net)], node, replace_fn=copy)
+        for kind, (multiplied, copy) in MULTIPLIED.items():
+            if isinstance(node, kind):
+                return eqx.tree_at(multiplied, node, replace_fn=copy)
+        return node
 
     kinds = (*MULTIPLIED, optax.ScaleByAdamState)
     return jax.tree.map(copied, state, is_leaf=lambda node: isinstance(node, kinds))

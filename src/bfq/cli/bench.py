@@ -103,9 +103,18 @@ def run(args: argparse.Namespace) -> int:
     check_counts(args, "chunk", "repeats", *AXES)
     check_precision(args.precision)
     configurations = list(_configurations(args, args.batch, args.flow_steps))
+    _check_steps(args, [config for _, config in configurations])
     if args.figure:
         _check_figure(args, [config for _, config in configurations])
     return measure(args, MEASURES[args.what], _training(args, configurations), _drawn(args.figure))
+
+
+def _check_steps(args: argparse.Namespace, configs: list[Any]) -> None:
+    """Refuses numbers of steps that no agent here would take."""
+    from bfq.bench.updates import inner_steps
+
+    if args.flow_steps and not any(map(inner_steps, configs)):
+        raise BadInput(f"--flow-steps is of no use here: {args.agent} trains without inner steps.")
 
 
 def _check_figure(args: argparse.Namespace, configs: list[Any]) -> None:

@@ -21,6 +21,7 @@ HEADINGS = {
     "simulator_share": "stepping share",
 }
 MOST_MEMBERS = 10_000
+WIDEST = 1000  # characters in a line of a table
 Row = dict[str, Any]
 
 
@@ -43,7 +44,8 @@ def agent_words(parser: argparse.ArgumentParser) -> None:
 def row_words(parser: argparse.ArgumentParser) -> None:
     """Where the rows go."""
     add = parser.add_argument
-    add("--out", type=Path, metavar="FILE", help="also write the rows to this JSON file")
+    add("--out", type=Path, metavar="FILE",
+        help="also write the rows to this JSON file; until all are there, to FILE.part")  # fmt: skip
     add("--json", action="store_true", help="print the rows as JSON")
 
 
@@ -75,7 +77,11 @@ def bases_of(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def wished_of(args: argparse.Namespace, bases: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The hyperparameters that were set, each one that some agent has."""
-    wished = {name: values[0] for name, values in assignments(args.set).items()}
+    given = assignments(args.set)
+    several = next((name for name, values in given.items() if len(values) > 1), None)
+    if several:
+        raise BadInput(f"a measurement has one value of {several}: give one, and measure again for another.")
+    wished = {name: values[0] for name, values in given.items()}
     for name in wished:
         if not any(name in base for base in bases.values()):
             raise unknown("hyperparameter", name, {field for base in bases.values() for field in base})
@@ -88,7 +94,10 @@ def measure(
     measured: Iterable[Row],
     done: Callable[[list[Row]], None] | None = None,
 ) -> int:
-    """Says and writes each row when it is there, and shows them all at the end."""
+    """Says and writes each row when it is there, and shows them all at the end.
+
+    What a file held before stays until all rows are there: a measurement may be stopped.
+    """
     from bfq.files import make_folder, write_json
     from bfq.provenance import versions
 
@@ -96,22 +105,34 @@ def measure(
         if args.out.is_dir():
             raise BadInput(f"{args.out} is a folder: name the file, such as {args.out / 'rows.json'}.")
         make_folder(args.out.absolute().parent)
+    part = args.out.with_name(f"{args.out.name}.part") if args.out else None
     rows = []
     for row in measured:
         rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(sys.argv[1:])}"})
         if not args.json:
             print(told.line(row), flush=True)
-        if args.out:
-            write_json(args.out, rows)  # at once: what takes long may be stopped
+        if part:
+            write_json(part, rows)
+    if part:
+        part.replace(args.out)
     if done:
         done(rows)
     if args.json:
         show_json(rows)
         return 0
-    from rich.console import Console
-
-    Console().print(table(told.columns, rows))
+    show(table(told.columns, rows))
     return 0
+
+
+def show(made: "Table") -> None:
+    """Prints it, as wide as its numbers are: where that is wider than the terminal, lines are broken."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    least = Measurement.get(console, console.options.update(width=WIDEST), made).minimum
+    console.width = max(console.width, least)
+    console.print(made)
 
 
 def table(columns: tuple[str, ...], rows: list[Row]) -> "Table":

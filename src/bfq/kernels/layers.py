@@ -21,7 +21,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
-from bfq.kernels.products import product
+from bfq.kernels.products import dot
 from bfq.kernels.rounded import Weight, as_gradient, full, half, is_rounded, suitable
 
 _shape: Any = jax.ShapeDtypeStruct
@@ -52,7 +52,7 @@ def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: A
     multiplied = [half(weight) if use().half else full(weight) for weight in weights]
     products, outputs = [], [x]
     for finish, weight, told in zip(finishes, multiplied, parameters, strict=True):
-        products.append(product(outputs[-1], weight, use().dtype))
+        products.append(dot(outputs[-1], weight, use().dtype))
         outputs.append(_finished(finish, products[-1], told))
     return multiplied, products, outputs
 
@@ -80,8 +80,8 @@ def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "
     gradients, sums = [], []
     for finish, x, z, weight, told in reversed(list(zip(finishes, *values, strict=True))):
         delta, *parts = _gradient(finish, z, told, upstream, asked.learns)
-        upstream = product(delta, weight.T, x.dtype)
-        gradients.append(product(x.T, delta, jnp.float32))
+        upstream = dot(delta, weight.T, x.dtype)
+        gradients.append(dot(x.T, delta, jnp.float32))
         sums.append(parts)
     if not asked.learns:
         return upstream, None, None

@@ -8,7 +8,7 @@ from bfq.kernels.device import use
 from bfq.kernels.rounded import Weight, as_gradient, half, is_rounded
 
 
-def product(a: Float[Array, "m k"], b: Float[Array, "k n"], dtype: DTypeLike) -> Float[Array, "m n"]:
+def dot(a: Float[Array, "m k"], b: Float[Array, "k n"], dtype: DTypeLike) -> Float[Array, "m n"]:
     """A b, summed in float32 and then rounded to `dtype`."""
     a, b = a.astype(use().dtype), b.astype(use().dtype)
     if use().interpreted:  # a CPU rounds to bfloat16 but cannot multiply it
@@ -18,11 +18,11 @@ def product(a: Float[Array, "m k"], b: Float[Array, "k n"], dtype: DTypeLike) ->
 
 @jax.custom_vjp
 def half_product(x: Float[Array, "r i"], weight: Weight) -> Float[Array, "r o"]:
-    """X W of bfloat16 numbers, stored in half the bytes, for formulas in float32.
+    """X W of bfloat16 numbers, rounded to such, so that XLA may store it in half the bytes.
 
     So is δ in the gradient; JAX's own would multiply a float32 δ by bfloat16 numbers.
     """
-    return product(x, half(weight), jnp.bfloat16).astype(jnp.float32)
+    return dot(x, half(weight), jnp.bfloat16).astype(jnp.float32)
 
 
 def _forward(x: Array, weight: Weight) -> tuple[Array, tuple[Array, Weight]]:
@@ -32,8 +32,8 @@ def _forward(x: Array, weight: Weight) -> tuple[Array, tuple[Array, Weight]]:
 def _backward(saved: tuple[Array, Weight], upstream: Float[Array, "r o"]) -> tuple[Array, Weight]:
     """δ Wᵀ and xᵀ δ."""
     x, weight = saved
-    of_x = product(upstream, half(weight).T, jnp.bfloat16).astype(jnp.float32)
-    return of_x, as_gradient(product(x.T, upstream, jnp.float32), is_rounded(weight))
+    of_x = dot(upstream, half(weight).T, jnp.bfloat16).astype(jnp.float32)
+    return of_x, as_gradient(dot(x.T, upstream, jnp.float32), is_rounded(weight))
 
 
 half_product.defvjp(_forward, _backward)

@@ -211,7 +211,7 @@ class ResidualVelocity(eqx.Module):
         code = self.embed_t(t) + self.embed_r(r)  # one row if one time serves all: so are its modulations
         for block in self.blocks:
             x = block(x, code)
-        shift, scale = jnp.split(inner(self.final_modulation, jax.nn.silu(code)), 2, axis=-1)
+        shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)
         return self.output(rms_norm(x, self.final_gain) * (1.0 + scale) + shift)
 
 

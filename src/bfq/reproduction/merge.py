@@ -20,6 +20,7 @@ from bfq.reproduction.results.stored import (
     merged_calls,
     of_experiment,
     read_outcome,
+    renewed,
     results_of,
 )
 from bfq.reproduction.shown.strips import file_of
@@ -42,7 +43,8 @@ def merge(folder: Path, others: Sequence[Path] = ()) -> list[str]:
             said += [_told(outcome, cell, name) for cell in cells if cell.readings]
             for file, path in _pictures(cells, name).items():
                 write_bytes(folder / file, path.read_bytes())
-            calls = merged_calls(other.calls, outcome.calls)  # ours last: its command is the one that goes on
+            ours = renewed(outcome.calls, other.calls) if cells else outcome.calls
+            calls = merged_calls(other.calls, ours)  # ours last: its command is the one that goes on
             outcome = replace(outcome.taken(cells, other.sources), calls=calls)
         write_numbers(outcome, out)
         write_pictures(outcome, out)

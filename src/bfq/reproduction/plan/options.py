@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bfq.agents.agent import get_agent
+from bfq.agents.agent import agent_names
 from bfq.data.catalog import CHECKERBOARD, TASKS
 from bfq.errors import BadInput, unknown
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Column, Experiment, get_experiment
@@ -98,7 +98,11 @@ def _columns(experiment: Experiment, names: Sequence[str]) -> tuple[Column, ...]
     wished = list(dict.fromkeys(names))
     known = {name for column in experiment.columns for name in (column.label, column.agent)}
     found = [c for c in experiment.columns if c.label in wished or c.agent in wished]
-    return (*found, *(Column(get_agent(name).name, name) for name in wished if name not in known))
+    others = [name for name in wished if name not in known]
+    for name in others:
+        if name not in agent_names():
+            raise unknown("column or agent", name, [*(c.label for c in experiment.columns), *agent_names()])
+    return (*found, *(Column(name, name) for name in others))
 
 
 def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:

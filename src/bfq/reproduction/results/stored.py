@@ -11,7 +11,7 @@ import jax
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, require
+from bfq.reporting.runs import MAYBE, MEMBER, RESULT, require
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
@@ -23,9 +23,10 @@ SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
 )  # fmt: skip
 STATES = ("done", "failed", "unfilled", "waiting")
-CALL: dict[str, Any] = {  # of each command that worked on an experiment
-    "versions": dict, "device": str, "command": str, "seconds": NUMBER,
+CALL: dict[str, Any] = {  # of each command that worked on an experiment; its seconds, if they are known
+    "versions": dict, "device": str, "command": str, "seconds": MAYBE,
 }  # fmt: skip
+Calls = tuple[dict[str, Any], ...]
 SOURCE: dict[str, Any] = {"task": str, "data": (str, NoneType), "kind": str, "words": str}
 READING: dict[str, Any] = {"name": str, "values": list}
 CELL: dict[str, Any] = {
@@ -56,11 +57,21 @@ def called(outcome: Outcome, command: str, seconds: float) -> Outcome:
     return replace(outcome, calls=merged_calls(outcome.calls, (call,)))
 
 
-def merged_calls(*lists: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def merged_calls(*lists: Calls) -> Calls:
     """Calls in their order, a command on a device once: the last time."""
     calls = [call for each in lists for call in each]
-    last = {(call["command"], call["device"]): k for k, call in enumerate(calls)}
+    last = {_which(call): k for k, call in enumerate(calls)}
     return tuple(calls[k] for k in sorted(last.values()))
+
+
+def renewed(calls: Calls, others: Calls) -> Calls:
+    """The calls, where others made them again as those made them."""
+    again = {_which(call): call for call in others}
+    return tuple(again.get(_which(call), call) for call in calls)
+
+
+def _which(call: dict[str, Any]) -> tuple[str, str]:
+    return call["command"], call["device"]
 
 
 def folder_of(experiment: Experiment, out: Path) -> Path:
