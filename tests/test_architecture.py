@@ -35,7 +35,7 @@ ONLY = {
     "kernels": {"kernels"},
     "nets": {"nets", "kernels"},
     "flow": {"flow", "nets", "kernels"},
-    "diffusion": {"diffusion", "nets", "kernels"},
+    "diffusion": {"diffusion", "nets"},
     "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors"},
     "reporting": {"reporting", "errors"},
     "simulation": {"simulation", "errors"},

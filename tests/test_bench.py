@@ -120,7 +120,8 @@ REFUSED = {
     "train --members 1,2 --figure new/growth.pdf": "ends in .png",
     "train --figure new/growth.png": "several values",
     "train --members 2,2 --figure new/growth.png": "several values",
-    "train --flow-steps 2,5 --figure new/growth.png": "trains without inner steps",
+    "train --flow-steps 2,5 --figure new/growth.png": "several values",  # bfq has none
+    "train --flow-steps 2,5": "bfq trains without inner steps",
     "train --flow-steps 5 --agent td3_bc,bfq": "td3_bc,bfq trains without inner steps",
     "train --set eta=0.1,0.2": "one value of eta",
     "train --members 1,2 --figure /proc/none/growth.png": "cannot write",

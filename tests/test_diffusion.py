@@ -10,6 +10,7 @@ from bfq.diffusion import denoising, solvers
 from bfq.diffusion.schedules import SCHEDULES, Schedule, cosine, linear, vp
 from bfq.diffusion.solvers import SAMPLERS
 from bfq.evaluation.distributions import energy_distance
+from bfq.kernels.device import using
 from bfq.nets.denoiser import DENOISERS
 from bfq.nets.embeddings import sines_first
 
@@ -208,7 +209,9 @@ def test_unrolled_and_looped_chains_agree(monkeypatch, steps_a_turn):
     sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()
     unrolled = jax.value_and_grad(sample)(0.3)
     monkeypatch.setattr(solvers, "UNROLLED", steps_a_turn)
-    np.testing.assert_allclose(unrolled, jax.value_and_grad(sample)(0.3), rtol=1e-5)
+    with using(kernels=steps_a_turn > 1):  # a CPU's loop, and a GPU's of two turns and a half
+        assert f"unroll={steps_a_turn}" in str(jax.make_jaxpr(lambda w: sample(w))(0.3))
+        np.testing.assert_allclose(unrolled, jax.value_and_grad(lambda w: sample(w))(0.3), rtol=1e-5)
     assert abs(float(unrolled[1])) > 1e-3
 
 

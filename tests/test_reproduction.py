@@ -420,7 +420,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, monkeypatch, ca
         (["mainn"], "did you mean 'main'"),
         (["main", "--tasks", "hopper-medium"], "unknown task"),
         (["main", "--tasks", "checkerboard"], "bfq reproduce toy"),
-        (["main", "--agents", "bqf"], "unknown column or agent"),
+        (["main", "--agents", "bqf"], "unknown agent"),
         (["main", "--steps", "0"], "steps must be"),
         (["main", "--seeds", "1,1"], "twice"),
         (["main", "--quick", "--out", "file"], "cannot write"),

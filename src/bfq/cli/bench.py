@@ -103,9 +103,10 @@ def run(args: argparse.Namespace) -> int:
     check_counts(args, "chunk", "repeats", *AXES)
     check_precision(args.precision)
     configurations = list(_configurations(args, args.batch, args.flow_steps))
-    _check_steps(args, [config for _, config in configurations])
+    configs = [config for _, config in configurations]
     if args.figure:
-        _check_figure(args, [config for _, config in configurations])
+        _check_figure(args, configs)
+    _check_steps(args, configs)
     return measure(args, MEASURES[args.what], _training(args, configurations), _drawn(args.figure))
 
 

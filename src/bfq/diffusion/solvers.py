@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.diffusion.denoising import Predict, action_predictor
 from bfq.diffusion.schedules import Schedule
-from bfq.kernels.device import use
+from bfq.nets.chains import chain
 
 UNROLLED = 10  # steps that are written out, which is faster, above all for their gradient
 Sampler = Callable[[Predict, Schedule, Array, PRNGKeyArray, int], Array]
@@ -84,13 +84,8 @@ def walk(
         return (x, action), None
 
     start = (noise, jnp.zeros_like(noise))
-    (x, _), _ = jax.lax.scan(step, start, (told, steps, keys), unroll=_steps_a_turn(len(told)))
+    x, _ = chain(step, start, (told, steps, keys), UNROLLED, written_out=UNROLLED)
     return x
-
-
-def _steps_a_turn(steps: int) -> int:
-    """A GPU waits at every turn of a loop, so its turns are long; a CPU only compiles them for longer."""
-    return min(steps, UNROLLED) if use().kernels or steps <= UNROLLED else 1
 
 
 def _posterior_steps(alpha: Float[Array, " m"], sigma: Float[Array, " m"]) -> Steps:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
+from bfq.nets.chains import chain
 
 UNROLLED = 20  # steps in one turn of a GPU's loop; more take long to compile
 ForwardField = Callable[[Array, Array, Array], Array]  # (x_t, t, s) -> v
@@ -57,9 +57,7 @@ def push(
     def step(x: Array, t: Array) -> tuple[Array, None]:
         return x + velocity(x, t, observation) / steps, None
 
-    # A GPU waits at every turn of a loop; the steps of one turn are launched together.
-    unrolled = min(steps, UNROLLED) if use().kernels else 1
-    return jax.lax.scan(step, x0, jnp.arange(steps) / steps, unroll=unrolled)[0]
+    return chain(step, x0, jnp.arange(steps) / steps, UNROLLED)
 
 
 def sample(

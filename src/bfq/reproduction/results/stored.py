@@ -11,7 +11,7 @@ import jax
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reporting.runs import MAYBE, MEMBER, RESULT, require
+from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, require
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
@@ -23,8 +23,8 @@ SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
 )  # fmt: skip
 STATES = ("done", "failed", "unfilled", "waiting")
-CALL: dict[str, Any] = {  # of each command that worked on an experiment; its seconds, if they are known
-    "versions": dict, "device": str, "command": str, "seconds": MAYBE,
+CALL: dict[str, Any] = {  # of each command that worked on an experiment
+    "versions": dict, "device": str, "command": str, "seconds": NUMBER,
 }  # fmt: skip
 Calls = tuple[dict[str, Any], ...]
 SOURCE: dict[str, Any] = {"task": str, "data": (str, NoneType), "kind": str, "words": str}
