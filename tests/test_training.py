@@ -341,6 +341,20 @@ def test_plan_counts_in_whole_chunks():
     assert make_plan(steps=1000, chunk=100, evaluations=0).eval_every == 0
 
 
+def test_evaluations_come_when_they_are_asked_for(tmp_path):
+    plan = make_plan(steps=1000, chunk=30, evaluations=[200, 500, 900])
+    assert [step for step in range(30, 1001, 30) if plan.evaluates(step)] == [210, 510, 900]
+    folder = tmp_path / "run"
+    start(tiny_run(steps=60, evaluations=[40, 20, 40]), folder)
+    complete(folder, quiet=True)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [20, 40, 60]
+    assert "--evaluations 20,40" in json.loads((folder / "result.json").read_text())["command"]
+    for wrong in ([], [0], [61], [2.5]):
+        with pytest.raises(BadInput, match="evaluations must be"):
+            tiny_run(steps=60, evaluations=wrong)
+
+
 def test_stop_signals_restore_what_was_there():
     before = signal.getsignal(signal.SIGTERM)
     with stop_signals() as stop:

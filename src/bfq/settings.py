@@ -53,7 +53,7 @@ class RunConfig:
     seeds: list[int]
     data: dict[str, str]  # the transforms
     evaluation: dict[str, Any]  # the protocol
-    evaluations: int  # how many times during the run
+    evaluations: int | list[int]  # how many times during the run, or after which updates
     simulator: str | None
     episode_steps: int
     reference: dict[str, Any] | None
@@ -79,7 +79,7 @@ def compose(
     values: Mapping[str, Any] | None = None,
     data: Mapping[str, str] | None = None,
     evaluation: Mapping[str, Any] | None = None,
-    evaluations: int = 8,
+    evaluations: int | Sequence[int] = 8,
     simulator: str | None = None,
     episode_steps: int | None = None,
     chunk: int | None = None,
@@ -123,7 +123,7 @@ def compose(
         data={"observations": "standardise", "reward": "none", **card_data, **_values(known, "data"),
               **(data or {})},
         evaluation=protocol_from(protocol).describe(),
-        evaluations=_at_least(0, "evaluations", evaluations),
+        evaluations=_evaluations(evaluations, config.steps),
         chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
         stop_on_divergence=stop_on_divergence,
         baselines=_baselines(agent, baselines),
@@ -192,8 +192,9 @@ def checked(run: RunConfig) -> RunConfig:
     if set(run.config) != set(dataclasses.asdict(agent.config())):
         raise BadInput(f"the hyperparameters are not those of {agent.name}.")
     _split(agent, run.varied)
-    for name, least in (("chunk", 1), ("evaluations", 0), ("episode_steps", 1)):
+    for name, least in (("chunk", 1), ("episode_steps", 1)):
         _at_least(least, name, getattr(run, name))
+    _evaluations(run.evaluations, run.steps)
     if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):
         raise BadInput("task and simulator must be words.")
     check_acting(agent, protocol_from(run.evaluation).acting)
@@ -218,13 +219,13 @@ def command(run: RunConfig) -> str:
     changed = {k: v for k, v in run.config.items() if k not in told and v != usual.config[k]}
     values = {**changed, **{name: ",".join(map(str, several)) for name, several in run.varied.items()}}
     words = ["bfq", "train", "--task", run.task, "--agent", run.agent, "--steps", str(run.steps)]
-    words += ["--seeds", ",".join(map(str, run.seeds)) + ("," if len(run.seeds) == 1 else "")]
+    words += ["--seeds", told_as_list(run.seeds)]
     for name, value in values.items():
         words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for flag, name in EVALUATION_FLAGS.items():
         if run.evaluation.get(name) != ACTS_AS_TRAINED.get(name):
             words += [flag, str(run.evaluation[name])]
-    words += ["--evaluations", str(run.evaluations)]
+    words += ["--evaluations", told_as_list(run.evaluations)]
     if run.simulator and run.task not in TASKS:
         words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]
     for name in run.baselines:
@@ -232,6 +233,13 @@ def command(run: RunConfig) -> str:
     if run.precision != "float32":
         words += ["--precision", run.precision]
     return shlex.join([*words, *(() if run.stop_on_divergence else ("--keep-going",))])
+
+
+def told_as_list(numbers: int | Sequence[int]) -> str:
+    """A count as `6`, a list as `3,7` or `3,`: how the command line tells one from the other."""
+    if isinstance(numbers, int):
+        return str(numbers)
+    return ",".join(map(str, numbers)) + ("," if len(numbers) == 1 else "")
 
 
 def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int | None) -> dict[str, Any]:
@@ -301,6 +309,17 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if len(set(seeds)) < len(seeds):
         raise BadInput("a seed is given twice: it would only train the same member again.")
     return list(seeds)
+
+
+def _evaluations(wished: int | Sequence[int], steps: int) -> int | list[int]:
+    if isinstance(wished, int):
+        return _at_least(0, "evaluations", wished)
+    if not wished or any(not isinstance(step, int) or not 1 <= step <= steps for step in wished):
+        raise BadInput(
+            "evaluations must be a number of them, or a list of the updates after which one is made, "
+            f"from 1 to {steps:,}."
+        )
+    return sorted(set(wished))
 
 
 def _at_least(least: int, name: str, value: int) -> int:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bfq.cli.words import assignments, seeds, show_json
+from bfq.cli.words import assignments, evaluations, seeds, show_json
 from bfq.errors import BadInput, DiskTrouble
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
@@ -31,7 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="continue the run in --out, or the newest unfinished in runs/")
     add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
     add("--eval-episodes", type=int, metavar="N", help="episodes a member in each evaluation")
-    add("--evaluations", type=int, metavar="N", help="evaluations during the run; default 8")
+    add(
+        "--evaluations",
+        type=evaluations,
+        metavar="N",
+        help="how many during the run, or a list of updates; default 8",
+    )
     add("--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing")
     add("--temperature", type=float, metavar="X", help="factor on the acting noise")
     add("--sampling-steps", type=int, metavar="N", help="network calls an action when evaluated")

@@ -47,12 +47,19 @@ def mapping(words: list[str]) -> dict[str, str]:
 
 def seeds(word: str) -> int | list[int]:
     """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
+    return _count_or_list(word, "a number of seeds nor a list of seeds")
+
+
+def evaluations(word: str) -> int | list[int]:
+    """`8` is eight of them; `5000,20000` (or `5000,`) is after these updates."""
+    return _count_or_list(word, "a number of evaluations nor a list of updates")
+
+
+def _count_or_list(word: str, neither: str) -> int | list[int]:
     try:
         return [int(one) for one in word.split(",") if one] if "," in word else int(word)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is neither a number of seeds nor a list of seeds"
-        ) from error
+        raise argparse.ArgumentTypeError(f"{word!r} is neither {neither}") from error
 
 
 def numbers(word: str) -> list[int]:

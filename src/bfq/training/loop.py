@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,19 +33,30 @@ class Plan:
     log_every: int
     eval_every: int  # 0: never
     checkpoint_every: int
+    eval_at: tuple[int, ...] = ()  # or after these updates
     keep: int = 2  # checkpoints kept
     stop_on_divergence: bool = True
 
+    def evaluates(self, step: int) -> bool:
+        """Whether an evaluation is due after so many updates."""
+        return step in self.eval_at or (self.eval_every > 0 and step % self.eval_every == 0)
 
-def make_plan(steps: int, chunk: int, evaluations: int, stop_on_divergence: bool = True) -> Plan:
-    """About 100 log rows, as many evaluations as asked for, a checkpoint at each twentieth of the run."""
+
+def make_plan(
+    steps: int, chunk: int, evaluations: int | Sequence[int], stop_on_divergence: bool = True
+) -> Plan:
+    """About 100 log rows, evaluations as asked for, a checkpoint at each twentieth of the run."""
     chunk = min(chunk, steps)
 
     def every(times: int) -> int:
         return max(chunk, -(-steps // max(times, 1) // chunk) * chunk)
 
-    eval_every = every(evaluations) if evaluations else 0
-    return Plan(steps, chunk, every(100), eval_every, every(20), stop_on_divergence=stop_on_divergence)
+    count, listed = (evaluations, []) if isinstance(evaluations, int) else (0, list(evaluations))
+    eval_every = every(count) if count else 0
+    eval_at = tuple(-(-step // chunk) * chunk for step in listed)
+    return Plan(
+        steps, chunk, every(100), eval_every, every(20), eval_at, stop_on_divergence=stop_on_divergence
+    )
 
 
 class Clock:
@@ -223,8 +234,7 @@ class Loop:
         last = step == self._plan.steps
         if last or step % self._plan.log_every == 0:
             self._log({"step": step, "kind": "train", "metrics": self._means.take()})
-        due = self._plan.eval_every and step % self._plan.eval_every == 0
-        if self._evaluate and (last or due):
+        if self._evaluate and (last or self._plan.evaluates(step)):
             self._log({"step": step, "kind": "evaluation", "metrics": self._evaluate(states, step)})
 
     def _log(self, row: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ class Experiment:
     seeds: int | tuple[int, ...] = 6  # how many, or which
     steps: int | None = 1_000_000  # updates; None: each task's and agent's own
     episodes: int = 50  # a seed
-    evaluations: int = 5  # during training, for the learning curves
+    evaluations: int | tuple[float, ...] = 5  # during training: how many, or after which shares of it
     candidates: tuple[int, ...] = (1, 50)  # N, beside the agent's own number
     averaged: int = 1  # evaluations, up to the last, whose mean is told as well on OGBench's tasks
     symbol: str = ""  # of the hyperparameter whose values are the columns
@@ -143,7 +143,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             takes=("agents", "tasks", "seeds", "steps", "precision"),
             steps=None,
-            evaluations=10,
+            evaluations=(0.2, 0.5, 0.8, 0.9, 1.0),  # FQL's last three, and a curve: episodes are slow here
             averaged=3,
             about="Ours is the last checkpoint; FQL's convention on OGBench's tasks, which the paper adopts, "
             "is the mean of the evaluations at 800,000, 900,000 and 1,000,000 updates: mean of the last 3.",

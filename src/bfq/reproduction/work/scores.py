@@ -190,17 +190,23 @@ def _run(experiment: Experiment, task: str, columns: Sequence[Column]) -> RunCon
     numeric, structure = _split(columns[0])
     varied = {name: list(dict.fromkeys(c.values[name] for c in columns)) for name in numeric}
     seeds = experiment.seeds
-    return compose(
+    run = compose(
         task,
         columns[0].agent,
         steps=experiment.steps,
         seeds=seeds if isinstance(seeds, int) else list(seeds),
         values={**_soon(experiment, columns[0].agent), **structure, **varied},
         evaluation={"episodes": experiment.episodes},
-        evaluations=experiment.evaluations,
         precision=experiment.precision,
         stop_on_divergence=False,  # one member that diverges must not stop the others of its grid
     )
+    return dataclasses.replace(run, evaluations=_evaluations(experiment, run.steps))
+
+
+def _evaluations(experiment: Experiment, steps: int) -> int | list[int]:
+    """How many during training, or after which updates."""
+    wished = experiment.evaluations
+    return wished if isinstance(wished, int) else [max(round(share * steps), 1) for share in wished]
 
 
 def _soon(experiment: Experiment, agent: str) -> dict[str, Any]:
