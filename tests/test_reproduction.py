@@ -383,6 +383,8 @@ def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypa
     assert not part._averaged(Column("sorl-1", "sorl", acting={"sampling_steps": 1}), tmp_path, [0])
     pendulum = replace(part, run=compose("pendulum-mixed", "bc"))
     assert not pendulum._averaged(Column("bc", "bc"), tmp_path, [0])
+    whole = scores._run(EXPERIMENTS["ogbench"], "local/cube-single-play", (Column("bc", "bc"),))
+    assert whole.evaluations == [200_000, 500_000, 800_000, 900_000, 1_000_000]  # FQL's are the last three
 
 
 def test_columns_share_a_population_unless_their_structure_differs():
