@@ -162,6 +162,9 @@ def test_a_block_holds_the_numbers_of_the_file_it_names(root):
     ours = "**66.0 ± 6.0** (66.1) | **65.0 ± 15.0** (103.5) | **90.0 ± 10.0** (87.0) | 65.5 |"
     assert lines["| bfq, N = 50"] == f"| bfq, N = 50 | {ours}"
     assert lines["| bfq, N = 1"] == "| bfq, N = 1 | 65.0 ± 6.0 | 64.0 ± 15.0 | 89.0 ± 10.0 |  |"
+    assert (
+        lines["| dql, N = 1"] == "| dql, N = 1 | 52.0 ± 1.0 | 59.0 ± 10.0 | – |  |"
+    )  # candidates are told of each method
     assert lines["| dql"] == "| dql | 53.0 ± 1.0 (52.3†) | 60.0 ± 10.0 (96.5†) | – | 56.5 |"
     assert "over 3 seeds, 1,000 updates, 10 episodes a seed, last checkpoint" in text
     assert "trained with bfloat16 products" in text

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+from bfq.agents import agent_names
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
@@ -27,6 +28,7 @@ from bfq.reproduction.shown.table import number, spread
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
 DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
+METHODS = {*agent_names(), *(c.label for name in ("main", "ogbench") for c in EXPERIMENTS[name].columns)}
 MEAN = "mean"
 DOUBT = "†"  # at a number of the paper that has a note
 PICTURES = ("frequency_and_score.png", "ablation.png", "radar.png", "scores.png", "toy.png")  # the first
@@ -71,7 +73,7 @@ def block(root: Path, name: str) -> str:
 
 
 def _table(outcome: Outcome) -> list[str]:
-    """A line a method, or two of BFQ, with its numbers row by row; then their mean."""
+    """A line a method, and one for each other number of its candidates, row by row; then their mean."""
     rows = [row for row in outcome.rows if any(cell.ours for cell in outcome.of(row))]
     means = _means(outcome)
     lines = []
@@ -81,8 +83,8 @@ def _table(outcome: Outcome) -> list[str]:
             continue
         line = [_name(outcome, cells), *(_score(outcome, cell) for cell in cells)]
         lines.append([*line, means.get(column, ABSENT)])
-        for other in _others(cells) if column == "bfq" else ():
-            lines.append([f"bfq, {other}", *(_protocol(cell, other) for cell in cells), ""])
+        for other in _others(cells):
+            lines.append([f"{escaped(column)}, {other}", *(_protocol(cell, other) for cell in cells), ""])
     head = ["", *(_head(outcome, row) for row in rows), MEAN]
     return markdown_lines(head, lines) if means else markdown_lines(head[:-1], [x[:-1] for x in lines])
 
@@ -115,7 +117,7 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     if cell is None or cell.ours is None:
         return ABSENT
     ours, printed = spread(cell.ours, cell.unit), outcome.paper(cell)
-    shown = f"**{ours}**" if cell.column == "bfq" else ours
+    shown = f"**{ours}**" if cell is _best(outcome, cell.row) else ours
     lost = "" if cell.state == "done" else f", n = {cell.spent[0]}"
     doubt = DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
     compared = printed if not outcome.experiment.quick else None
@@ -124,9 +126,16 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     return f"{shown}{lost}{paper}{f' on {escaped(data)}' if data else ''}"
 
 
+def _best(outcome: Outcome, row: str) -> Cell | None:
+    """The method with the highest mean of a row; none where values or times are compared."""
+    methods = [cell for cell in outcome.of(row) if cell.ours and cell.column in METHODS]
+    return max(methods, key=lambda cell: cell.ours.mean if cell.ours else 0.0, default=None)
+
+
 def _others(cells: Sequence[Cell | None]) -> list[str]:
-    """The names of the protocols beside the one that is compared."""
-    return sorted({reading.name for cell in cells if cell for reading in cell.readings[1:]})
+    """The names of the protocols beside the one that is compared, where methods are."""
+    methods = [cell for cell in cells if cell and cell.column in METHODS]
+    return sorted({reading.name for cell in methods for reading in cell.readings[1:]})
 
 
 def _protocol(cell: Cell | None, name: str) -> str:
@@ -166,7 +175,10 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     units = " or ".join(dict.fromkeys(cell.unit for cell in done))
     budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
     over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
-    return f"{units}, mean ± standard deviation over {budget}{paper}{over}"
+    chosen = (
+        "; N: the same weights with that many candidates" if any(_others([cell]) for cell in done) else ""
+    )
+    return f"{units}, mean ± standard deviation over {budget}{chosen}{paper}{over}"
 
 
 def _precision(done: Sequence[Cell]) -> str:
