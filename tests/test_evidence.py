@@ -173,6 +173,22 @@ def test_a_block_holds_the_numbers_of_the_file_it_names(root):
     assert rewritten(text, root) == text
 
 
+def bold(root, scores):
+    """The methods whose number is bold in the first row, for these scores of the seeds."""
+    made = outcome({**SCORES, **{(CHEETAH, name): values for name, values in scores.items()}})
+    told = record(called(made, "bfq reproduce main", 1.0))
+    write_json(root / "results" / "main" / "result.json", told)
+    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
+    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return [line[0].removeprefix("| ") for line in lines if line[1].startswith("**")]
+
+
+def test_the_highest_mean_of_a_row_is_bold_whoever_has_it(root):
+    assert bold(root, {"dql": (70.0, 72.0, 71.0)}) == ["dql"]
+    assert bold(root, {"dql": (66.0, 66.0, 66.0)}) == ["dql", "bfq, N = 50"]  # as far as a reader sees
+    assert bold(root, {"dql": (99.0, None, None)}) == ["bfq, N = 50"]  # those that survive are no sample
+
+
 def test_several_precisions_are_told_beneath_a_block(root):
     made = outcome()
     first, *others = made.cells

@@ -289,10 +289,14 @@ def _train(
     title = f"{run.agent} on {dataset.name}"
     with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
+        plan = make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence)
+        if plan.eval_at and list(plan.eval_at) != run.evaluations:
+            told = ", ".join(f"{step:,}" for step in dict.fromkeys(plan.eval_at))
+            say(f"note: evaluations come after whole calls of {plan.chunk} updates: {told}.")
         loop = Loop(
             population,
             feed(population, len(dataset), dataset.row_bytes, fetch),
-            make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence),
+            plan,
             folder,
             Health(transforms.reward(extremes).tolist(), discounts, names),
             evaluate if world else None,

@@ -2,9 +2,10 @@
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -194,7 +195,6 @@ def checked(run: RunConfig) -> RunConfig:
     _split(agent, run.varied)
     for name, least in (("chunk", 1), ("episode_steps", 1)):
         _at_least(least, name, getattr(run, name))
-    _evaluations(run.evaluations, run.steps)
     if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):
         raise BadInput("task and simulator must be words.")
     check_acting(agent, protocol_from(run.evaluation).acting)
@@ -208,7 +208,10 @@ def checked(run: RunConfig) -> RunConfig:
     if set(run.data) != {"observations", "reward"}:
         raise BadInput("the data transforms are named observations and reward.")
     return dataclasses.replace(
-        run, seeds=_seeds(list(run.seeds)), baselines=tuple(get_agent(name).name for name in run.baselines)
+        run,
+        seeds=_seeds(list(run.seeds)),
+        baselines=tuple(get_agent(name).name for name in run.baselines),
+        evaluations=_evaluations(run.evaluations, run.steps),
     )
 
 
@@ -312,14 +315,20 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
 
 
 def _evaluations(wished: int | Sequence[int], steps: int) -> int | list[int]:
-    if isinstance(wished, int):
-        return _at_least(0, "evaluations", wished)
-    if not wished or any(not isinstance(step, int) or not 1 <= step <= steps for step in wished):
+    if _is_whole(wished):
+        return _at_least(0, "evaluations", int(wished))
+    listed = list(wished) if isinstance(wished, Iterable) else []
+    if not listed or not all(_is_whole(step) and 1 <= step <= steps for step in listed):
         raise BadInput(
             "evaluations must be a number of them, or a list of the updates after which one is made, "
             f"from 1 to {steps:,}."
         )
-    return sorted(set(wished))
+    return sorted({int(step) for step in listed})
+
+
+def _is_whole(number: Any) -> TypeGuard[int]:
+    """Whether it counts something: NumPy's whole numbers do, yes and no do not."""
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def _at_least(least: int, name: str, value: int) -> int:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--evaluations",
         type=evaluations,
         metavar="N",
-        help="how many during the run, or a list of updates; default 8",
+        help="how many during the run, or a list of updates, rounded up to whole chunks; default 8",
     )
     add("--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing")
     add("--temperature", type=float, metavar="X", help="factor on the acting noise")
@@ -141,8 +141,9 @@ def _compose(args: argparse.Namespace) -> Any:
 
 def _given(args: argparse.Namespace) -> list[str]:
     """The options that describe a run, as far as they were used."""
-    used = [name for name in DESCRIBES_A_RUN if getattr(args, name) not in (None, [], False)]
-    return [f"--{name.replace('_', '-')}" for name in used]
+    values = {name: getattr(args, name) for name in DESCRIBES_A_RUN}
+    used = [name for name, value in values.items() if value is not None and value is not False]
+    return [f"--{name.replace('_', '-')}" for name in used if name != "set" or args.set]
 
 
 def _only_resume(args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from bfq.agents import agent_names
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
@@ -28,7 +27,7 @@ from bfq.reproduction.shown.table import number, spread
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
 DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
-METHODS = {*agent_names(), *(c.label for name in ("main", "ogbench") for c in EXPERIMENTS[name].columns)}
+METHODS = ("main", "ogbench")  # the experiments that compare methods
 MEAN = "mean"
 DOUBT = "†"  # at a number of the paper that has a note
 PICTURES = ("frequency_and_score.png", "ablation.png", "radar.png", "scores.png", "toy.png")  # the first
@@ -83,7 +82,7 @@ def _table(outcome: Outcome) -> list[str]:
             continue
         line = [_name(outcome, cells), *(_score(outcome, cell) for cell in cells)]
         lines.append([*line, means.get(column, ABSENT)])
-        for other in _others(cells):
+        for other in _others(outcome, cells):
             lines.append([f"{escaped(column)}, {other}", *(_protocol(cell, other) for cell in cells), ""])
     head = ["", *(_head(outcome, row) for row in rows), MEAN]
     return markdown_lines(head, lines) if means else markdown_lines(head[:-1], [x[:-1] for x in lines])
@@ -117,7 +116,7 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     if cell is None or cell.ours is None:
         return ABSENT
     ours, printed = spread(cell.ours, cell.unit), outcome.paper(cell)
-    shown = f"**{ours}**" if cell is _best(outcome, cell.row) else ours
+    shown = f"**{ours}**" if _is_best(outcome, cell) else ours
     lost = "" if cell.state == "done" else f", n = {cell.spent[0]}"
     doubt = DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
     compared = printed if not outcome.experiment.quick else None
@@ -126,16 +125,22 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     return f"{shown}{lost}{paper}{f' on {escaped(data)}' if data else ''}"
 
 
-def _best(outcome: Outcome, row: str) -> Cell | None:
-    """The method with the highest mean of a row; none where values or times are compared."""
-    methods = [cell for cell in outcome.of(row) if cell.ours and cell.column in METHODS]
-    return max(methods, key=lambda cell: cell.ours.mean if cell.ours else 0.0, default=None)
+def _is_best(outcome: Outcome, cell: Cell) -> bool:
+    """Whether no method has a higher mean in the row, as far as a reader sees; a lost seed cannot win."""
+    if outcome.experiment.name not in METHODS:
+        return False
+    whole = [other for other in outcome.of(cell.row) if other.ours and other.state == "done"]
+    shown = [number(other.ours.mean, other.unit) for other in whole if other.ours]
+    highest = max(whole, key=lambda other: other.ours.mean if other.ours else 0.0, default=None)
+    best = shown[whole.index(highest)] if highest else None
+    return cell in whole and shown[whole.index(cell)] == best
 
 
-def _others(cells: Sequence[Cell | None]) -> list[str]:
+def _others(outcome: Outcome, cells: Sequence[Cell | None]) -> list[str]:
     """The names of the protocols beside the one that is compared, where methods are."""
-    methods = [cell for cell in cells if cell and cell.column in METHODS]
-    return sorted({reading.name for cell in methods for reading in cell.readings[1:]})
+    if outcome.experiment.name not in METHODS:
+        return []
+    return sorted({reading.name for cell in cells if cell for reading in cell.readings[1:]})
 
 
 def _protocol(cell: Cell | None, name: str) -> str:
@@ -175,10 +180,23 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     units = " or ".join(dict.fromkeys(cell.unit for cell in done))
     budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
     over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
-    chosen = (
-        "; N: the same weights with that many candidates" if any(_others([cell]) for cell in done) else ""
+    return f"{units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
+
+
+def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
+    """What a bold number is, and what stands in the lines beneath a method's own."""
+    if outcome.experiment.name not in METHODS:
+        return ""
+    others = _others(outcome, done)
+    candidates = any(name.startswith("N = ") for name in others)
+    averages = [name for name in others if name.startswith("mean")]
+    return "".join(
+        [
+            "; bold: the highest mean of a row",
+            "; N: the same weights with that many candidates" if candidates else "",
+            *(f"; {name}: of the evaluations up to the last checkpoint's" for name in averages),
+        ]
     )
-    return f"{units}, mean ± standard deviation over {budget}{chosen}{paper}{over}"
 
 
 def _precision(done: Sequence[Cell]) -> str:

@@ -53,7 +53,7 @@ def make_plan(
 
     count, listed = (evaluations, []) if isinstance(evaluations, int) else (0, list(evaluations))
     eval_every = every(count) if count else 0
-    eval_at = tuple(-(-step // chunk) * chunk for step in listed)
+    eval_at = tuple(min(-(-step // chunk) * chunk, steps) for step in listed)  # at the end of a compiled call
     return Plan(
         steps, chunk, every(100), eval_every, every(20), eval_at, stop_on_divergence=stop_on_divergence
     )

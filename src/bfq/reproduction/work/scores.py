@@ -206,7 +206,7 @@ def _run(experiment: Experiment, task: str, columns: Sequence[Column]) -> RunCon
 def _evaluations(experiment: Experiment, steps: int) -> int | list[int]:
     """How many during training, or after which updates."""
     wished = experiment.evaluations
-    return wished if isinstance(wished, int) else [max(round(share * steps), 1) for share in wished]
+    return wished if isinstance(wished, int) else sorted({max(round(share * steps), 1) for share in wished})
 
 
 def _soon(experiment: Experiment, agent: str) -> dict[str, Any]:
