@@ -6,7 +6,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
@@ -18,6 +20,7 @@ from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.readme import rewritten
 from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.stored import called, read_outcome, record
 from bfq.reproduction.results.successes import UNIT, by_seed, pooled
 from bfq.reproduction.results.together import common, together
@@ -97,6 +100,33 @@ def test_where_nothing_can_be_compared_nothing_is_said(kept):
     assert "over the same rows" not in markdown(made) + page_of(made, [])
     assert "profiles.png" not in [each.file for each in figures(made, Path("nowhere"))]
     assert record(made)["together"] is None
+
+
+def test_each_row_has_its_best_other_method():
+    third = {(HOPPER, "iql"): (61.0, 63.0, 62.0), (MAZE, "iql"): (95.0, None, 99.0)}
+    made = outcome({**SCORES, **third})
+    found = rivals(made)
+    assert [(r.row, r.column, r.ours, r.theirs) for r in found.rows] == [
+        (CHEETAH, "dql", 66.0, 53.0),
+        (HOPPER, "iql", 65.0, 62.0),
+    ]  # where seeds are lost nobody is compared
+    value, (low, high) = found.difference
+    assert value == pytest.approx((13 + 3) / 2)
+    variances = np.array([36.0, 1.0, 225.0, 1.0]) / 3  # of ours and theirs on both rows, by three seeds each
+    freedom = variances.sum() ** 2 / np.sum(variances**2 / 2)
+    half = stdtrit(freedom, 0.975) * np.sqrt(variances.sum()) / 2
+    assert (low, high) == (pytest.approx(8 - half), pytest.approx(8 + half))
+    assert record(made)["rivals"]["difference"]["value"] == value
+    text, page = markdown(made), page_of(made, [])
+    assert "| hopper-medium-v2 | 65.0 | 62.0 iql | +3.0 |" in text
+    assert "bfq beside the best other method of each row" in text
+    assert "bfq beside the best other method of each row" in page
+
+
+def test_a_table_of_one_method_or_of_values_has_no_rivals():
+    assert rivals(outcome({(CHEETAH, "bfq"): (1.0, 2.0)})) is None
+    assert rivals(outcome({(CHEETAH, "dql"): (1.0, 2.0), (CHEETAH, "iql"): (1.0, 2.0)})) is None
+    assert rivals(outcome({(CHEETAH, "1"): (1.0, 2.0), (CHEETAH, "0.5"): (3.0, 4.0)}, "lambda")) is None
 
 
 def test_a_sweep_has_no_foremost_value():

@@ -14,11 +14,12 @@ from pathlib import Path
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
-from bfq.reporting.tables import ABSENT, escaped, markdown_lines, number_text, ranged
+from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text, ranged
 from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results.cells import Cell, Outcome
 from bfq.reproduction.results.mixed import data_of
+from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.stored import read_outcome, results_of
 from bfq.reproduction.results.together import together
 from bfq.reproduction.shown.readme_tables import TABLES, table
@@ -155,8 +156,17 @@ def _words(outcome: Outcome, root: Path, name: str) -> str:
     shown = page if (root / name / "index.html").exists() else ""
     return (
         f"{_spent(outcome, done)}; from [`{name}/result.json`]({name}/result.json), made by "
-        f"{_made(outcome)} and put here by `make tables`{shown}.{_gaps(outcome)}"
+        f"{_made(outcome)} and put here by `make tables`{shown}.{_rivals(outcome)}{_gaps(outcome)}"
     )
+
+
+def _rivals(outcome: Outcome) -> str:
+    """How far ahead BFQ is of the best other method, over the rows that have one."""
+    found = rivals(outcome)
+    if found is None or outcome.experiment.quick:
+        return ""
+    rows, ahead = ranged([len(found.rows)], "row"), escaped(estimate_text(found.difference))
+    return f" BFQ less the best other method run so far, mean over {rows}: {ahead}."
 
 
 def _made(outcome: Outcome) -> str:

@@ -16,6 +16,7 @@ from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
 from bfq.reproduction.results.cells import Cell, Outcome, Reading
+from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.together import together
 from bfq.reproduction.results.told_runs import COPIED, is_whole
 
@@ -90,7 +91,7 @@ def results_of(outcome: Outcome, folder: Path) -> Path:
 
 def record(outcome: Outcome) -> dict[str, Any]:
     """The content of result.json."""
-    experiment, whole = outcome.experiment, together(outcome)
+    experiment, whole, rivalry = outcome.experiment, together(outcome), rivals(outcome)
     return {
         "experiment": experiment.name,
         "title": experiment.heading,
@@ -101,6 +102,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "cells": [_cell(outcome, cell) for cell in outcome.cells],
         "averages": [average._asdict() for average in outcome.averages()],
         "together": whole.describe() if whole else None,
+        "rivals": rivalry.describe() if rivalry else None,
         "earlier": list(outcome.calls[:-1]),
         **(outcome.calls[-1] if outcome.calls else {}),
     }

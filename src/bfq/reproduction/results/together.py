@@ -35,7 +35,7 @@ class Together:
     def describe(self) -> dict[str, Any]:
         """For result.json."""
         told = [
-            {"column": each.column, **{name: _plain(getattr(each, name)) for name in each._fields[1:]}}
+            {"column": each.column, **{name: plain(getattr(each, name)) for name in each._fields[1:]}}
             for each in self.standings
         ]
         return {"foremost": self.foremost, "rows": list(self.rows), "methods": told}
@@ -49,7 +49,7 @@ def common(outcome: Outcome) -> Methods:
     """
     if outcome.experiment.kind != "scores":
         return {}
-    found = {column: _whole(outcome, column) for column in outcome.columns}
+    found = {column: whole_rows(outcome, column) for column in outcome.columns}
     filled = {column: rows for column, rows in found.items() if rows}
     shared = [row for row in outcome.rows if all(row in rows for rows in filled.values())]
     if len(filled) < 2 or not shared:
@@ -80,8 +80,8 @@ def together(outcome: Outcome) -> Together | None:
     return Together(foremost, tuple(methods[first]), tuple(standings))
 
 
-def _whole(outcome: Outcome, column: str) -> dict[str, list[float]]:
-    """The rows of which every seed has a score."""
+def whole_rows(outcome: Outcome, column: str) -> dict[str, list[float]]:
+    """The rows of which every seed has a score, and whose methods learnt from data of one name."""
     cells = [cell for row in outcome.rows if (cell := outcome.at(row, column)) and cell.state == "done"]
     return {cell.row: values for cell in cells if (values := _seeds(cell)) and of_one_name(outcome, cell.row)}
 
@@ -91,7 +91,8 @@ def _seeds(cell: Cell) -> list[float]:
     return [] if None in values else [value for value in values if value is not None]
 
 
-def _plain(estimate: Estimate | None) -> dict[str, float | None] | None:
+def plain(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """A number over tasks as JSON has it."""
     if estimate is None:
         return None
     low, high = estimate.interval or (None, None)

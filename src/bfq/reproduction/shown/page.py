@@ -10,14 +10,14 @@ from bfq.reproduction.results.cells import Cell, Outcome
 from bfq.reproduction.results.told_runs import told_runs
 from bfq.reproduction.shown.table import (
     LEFT_OUT,
-    TOGETHER,
     Brief,
+    Comparison,
     Footnotes,
     Line,
     Section,
     caption,
+    comparisons,
     left_out,
-    over_rows,
     overview,
     overview_words,
     sections,
@@ -57,7 +57,7 @@ def page_of(outcome: Outcome, drawn: Sequence[Drawn], missing: Sequence[str] = (
         *_overview(outcome),
         *_sections(sections(outcome, notes)),
         tag("p", _caption(outcome), class_="quiet small"),
-        *_over_rows(outcome),
+        *(part for each in comparisons(outcome) for part in _comparison(outcome, each)),
         *_list("Rows that cannot be filled", unfilled(outcome)),
         *_list(LEFT_OUT, left_out(outcome)),
         *_list("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed]),
@@ -74,12 +74,9 @@ def _caption(outcome: Outcome) -> str:
     return caption(outcome) + (f" {COLOURS}" if coloured else "")
 
 
-def _over_rows(outcome: Outcome) -> list[Markup]:
-    """All methods over the rows that all of them have."""
-    whole = over_rows(outcome)
-    if whole is None:
-        return []
-    head, lines, words = whole
+def _comparison(outcome: Outcome, told: Comparison) -> list[Markup]:
+    """Methods beside each other."""
+    title, head, lines, words = told
     top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in ("", *head))))
     body = [
         tag(
@@ -91,7 +88,7 @@ def _over_rows(outcome: Outcome) -> list[Markup]:
     ]
     table = tag("table", top, tag("tbody", *body), class_="scores")
     return [
-        tag("h3", outcome.experiment.entitled(TOGETHER)),
+        tag("h3", outcome.experiment.entitled(title)),
         table,
         tag("p", words, class_="quiet small"),
     ]

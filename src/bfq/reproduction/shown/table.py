@@ -10,6 +10,7 @@ from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text
 from bfq.reproduction.results import mixed, successes
 from bfq.reproduction.results.cells import Average, Cell, Outcome, Reading
+from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.together import Standing, Together, together
 
 LEFT_OUT = "The paper's rows that were not asked for"
@@ -32,6 +33,13 @@ IMPROVEMENT = (
     "Last column: how likely a run of {} scores above one of the method, with a 95% stratified bootstrap "
     "interval; 0.5 is no difference."
 )
+RIVALS = "{} beside the best other method of each row"
+BESIDE = (
+    "Over the rows in which {0} and another method have a score of every seed and data of one name. The best "
+    "other method is the one with the highest mean of these very seeds, of those that were run, which "
+    "flatters it. In the last line the mean of the differences, with a 95% interval by Student's t after "
+    "Welch and Satterthwaite."
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,15 @@ class Line:
     cells: dict[str, str]  # by the heads of the columns
     verdict: str  # gain | loss | same, or nothing
     missing: str  # why there are no numbers, if so
+
+
+class Comparison(NamedTuple):
+    """Methods beside each other: a table of its own."""
+
+    title: str
+    head: list[str]
+    lines: list[list[str]]
+    words: str  # how to read it
 
 
 class Brief(NamedTuple):
@@ -119,8 +136,28 @@ def caption(outcome: Outcome) -> str:
     return " ".join((CAPTIONS[outcome.experiment.kind], *more))
 
 
-def over_rows(outcome: Outcome) -> tuple[list[str], list[list[str]], str] | None:
-    """What the rows say together: the heads of a table, its lines, and how to read it."""
+def comparisons(outcome: Outcome) -> list[Comparison]:
+    """What the rows say together, as far as enough of them are filled."""
+    return [each for each in (_all_methods(outcome), _rivals(outcome)) if each]
+
+
+def _rivals(outcome: Outcome) -> Comparison | None:
+    found = rivals(outcome)
+    if found is None:
+        return None
+    unit = "normalised score"
+    lines = [
+        [r.row, number(r.ours, unit), f"{number(r.theirs, unit)} {r.column}", signed(r.ours - r.theirs, unit)]
+        for r in found.rows
+    ]
+    if len(lines) > 1:
+        lines.append(["mean", ABSENT, ABSENT, estimate_text(found.difference)])
+    title, words = RIVALS.format(found.foremost), BESIDE.format(found.foremost)
+    return Comparison(title, [found.foremost, "the best other", "difference"], lines, words)
+
+
+def _all_methods(outcome: Outcome) -> Comparison | None:
+    """Every method over the rows that all of them have."""
     found = together(outcome)
     if found is None:
         return None
@@ -128,7 +165,8 @@ def over_rows(outcome: Outcome) -> tuple[list[str], list[list[str]], str] | None
     head = ["mean", "interquartile mean", *last]
     words = OVER_ROWS.format(", ".join(found.rows))
     words += f" {IMPROVEMENT.format(found.foremost)}" if found.foremost else ""
-    return head, [_over_rows(outcome, found, each) for each in found.standings], words
+    lines = [_over_rows(outcome, found, each) for each in found.standings]
+    return Comparison(TOGETHER, head, lines, words)
 
 
 def _over_rows(outcome: Outcome, found: Together, each: Standing) -> list[str]:
@@ -171,10 +209,9 @@ def markdown(outcome: Outcome) -> str:
         lines = [_markdown(line, section.head) for line in section.lines]
         parts.append("\n".join(markdown_lines(("", *section.head), lines)))
     parts += [caption(outcome)]
-    if whole := over_rows(outcome):
-        head, lines, words = whole
-        lines = [[escaped(cell) for cell in line] for line in lines]
-        parts += [f"## {TOGETHER}", "\n".join(markdown_lines(("", *head), lines)), escaped(words)]
+    for title, head, lines, words in comparisons(outcome):
+        told = [[escaped(cell) for cell in line] for line in lines]
+        parts += [f"## {title}", "\n".join(markdown_lines(("", *head), told)), escaped(words)]
     parts += _listed("Rows that cannot be filled", unfilled(outcome))
     parts += _listed(LEFT_OUT, left_out(outcome))
     parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
