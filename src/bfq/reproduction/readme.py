@@ -128,13 +128,10 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
 
 def _is_best(outcome: Outcome, cell: Cell) -> bool:
     """Whether no method has a higher mean in the row, as far as a reader sees; a lost seed cannot win."""
-    if outcome.experiment.name not in METHODS:
+    if outcome.experiment.name not in METHODS or cell.state != "done" or cell.ours is None:
         return False
-    whole = [other for other in outcome.of(cell.row) if other.ours and other.state == "done"]
-    shown = [number(other.ours.mean, other.unit) for other in whole if other.ours]
-    highest = max(whole, key=lambda other: other.ours.mean if other.ours else 0.0, default=None)
-    best = shown[whole.index(highest)] if highest else None
-    return cell in whole and shown[whole.index(cell)] == best
+    means = [other.ours.mean for other in outcome.of(cell.row) if other.ours and other.state == "done"]
+    return number(cell.ours.mean, cell.unit) == number(max(means), cell.unit)
 
 
 def _others(outcome: Outcome, cells: Sequence[Cell | None]) -> list[str]:
