@@ -222,13 +222,13 @@ def command(run: RunConfig) -> str:
     changed = {k: v for k, v in run.config.items() if k not in told and v != usual.config[k]}
     values = {**changed, **{name: ",".join(map(str, several)) for name, several in run.varied.items()}}
     words = ["bfq", "train", "--task", run.task, "--agent", run.agent, "--steps", str(run.steps)]
-    words += ["--seeds", told_as_list(run.seeds)]
+    words += ["--seeds", _told(run.seeds)]
     for name, value in values.items():
         words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for flag, name in EVALUATION_FLAGS.items():
         if run.evaluation.get(name) != ACTS_AS_TRAINED.get(name):
             words += [flag, str(run.evaluation[name])]
-    words += ["--evaluations", told_as_list(run.evaluations)]
+    words += ["--evaluations", _told(run.evaluations)]
     if run.simulator and run.task not in TASKS:
         words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]
     for name in run.baselines:
@@ -238,7 +238,7 @@ def command(run: RunConfig) -> str:
     return shlex.join([*words, *(() if run.stop_on_divergence else ("--keep-going",))])
 
 
-def told_as_list(numbers: int | Sequence[int]) -> str:
+def _told(numbers: int | Sequence[int]) -> str:
     """A count as `6`, a list as `3,7` or `3,`: how the command line tells one from the other."""
     if isinstance(numbers, int):
         return str(numbers)

@@ -28,7 +28,6 @@ from bfq.reproduction.shown.table import number, spread
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
 DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
-METHODS = ("main", "ogbench")  # the experiments that compare methods
 MEAN = "mean"
 DOUBT = "†"  # at a number of the paper that has a note
 PICTURES = ("frequency_and_score.png", "ablation.png", "radar.png", "scores.png", "toy.png")  # the first
@@ -128,7 +127,7 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
 
 def _is_best(outcome: Outcome, cell: Cell) -> bool:
     """Whether no method has a higher mean in the row, as far as a reader sees; a lost seed cannot win."""
-    if outcome.experiment.name not in METHODS or cell.state != "done" or cell.ours is None:
+    if not outcome.experiment.compares_methods or cell.state != "done" or cell.ours is None:
         return False
     means = [other.ours.mean for other in outcome.of(cell.row) if other.ours and other.state == "done"]
     return number(cell.ours.mean, cell.unit) == number(max(means), cell.unit)
@@ -136,7 +135,7 @@ def _is_best(outcome: Outcome, cell: Cell) -> bool:
 
 def _others(outcome: Outcome, cells: Sequence[Cell | None]) -> list[str]:
     """The names of the protocols beside the one that is compared, where methods are."""
-    if outcome.experiment.name not in METHODS:
+    if not outcome.experiment.compares_methods:
         return []
     return sorted({reading.name for cell in cells if cell for reading in cell.readings[1:]})
 
@@ -192,7 +191,7 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
 
 def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
     """What a bold number is, and what stands in the lines beneath a method's own."""
-    if outcome.experiment.name not in METHODS:
+    if not outcome.experiment.compares_methods:
         return ""
     others = _others(outcome, done)
     candidates = any(name.startswith("N = ") for name in others)

@@ -47,6 +47,11 @@ class Experiment:
         """The title of everything about it, short enough for a figure."""
         return self.entitled(self.title)
 
+    @property
+    def compares_methods(self) -> bool:
+        """Whether its columns are methods beside each other, and not settings of one or times."""
+        return self.table in ("full", "ogbench")
+
     def named(self, column: str) -> str:
         """A column as one says it: λ = 0.5."""
         return f"{self.symbol} = {column}" if self.symbol else column

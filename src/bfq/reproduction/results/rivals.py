@@ -1,6 +1,7 @@
 """BFQ beside the best other method of each row: a table need not be full for it."""
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from bfq.reporting.statistics import Estimate, Interval, mean_over_tasks
@@ -36,26 +37,22 @@ class Rivals:
 
 def rivals(outcome: Outcome) -> Rivals | None:
     """The foremost method beside the best other of each row; None where there are no others or no methods."""
-    if outcome.foremost != "bfq" or outcome.experiment.kind != "scores":
+    if not outcome.experiment.compares_methods or outcome.foremost != "bfq":
         return None
     found = {column: whole_rows(outcome, column) for column in outcome.columns}
-    ours = found.pop("bfq")
+    ours = found.pop(outcome.foremost)
     rows: list[Rival] = []
     seeds: dict[str, list[float]] = {}
     for row, mine in ours.items():
         others = {column: scores[row] for column, scores in found.items() if row in scores}
         if not others:
             continue
-        best = max(others, key=lambda column: _mean(others[column]))
-        rows.append(Rival(row, best, _mean(mine), _mean(others[best])))
+        best = max(others, key=lambda column: fmean(others[column]))
+        rows.append(Rival(row, best, fmean(mine), fmean(others[best])))
         seeds |= {f"{row}, ours": mine, f"{row}, theirs": [-value for value in others[best]]}
     if not rows:
         return None
-    return Rivals("bfq", tuple(rows), _doubled(mean_over_tasks(seeds)))
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    return Rivals(outcome.foremost, tuple(rows), _doubled(mean_over_tasks(seeds)))
 
 
 def _doubled(estimate: Estimate) -> Estimate:

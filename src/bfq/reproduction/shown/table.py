@@ -145,9 +145,8 @@ def _rivals(outcome: Outcome) -> Comparison | None:
     found = rivals(outcome)
     if found is None:
         return None
-    unit = "normalised score"
     lines = [
-        [r.row, number(r.ours, unit), f"{number(r.theirs, unit)} {r.column}", signed(r.ours - r.theirs, unit)]
+        [r.row, number_text(r.ours, 1), f"{number_text(r.theirs, 1)} {r.column}", signed(r.ours - r.theirs)]
         for r in found.rows
     ]
     if len(lines) > 1:
@@ -292,7 +291,7 @@ def as_printed(figure: Figure, unit: str) -> str:
     return f"{mean} ± {number_text(figure.deviation, digits)}"
 
 
-def signed(difference: float | None, unit: str) -> str:
+def signed(difference: float | None, unit: str = "") -> str:
     """A difference with its sign."""
     if difference is None:
         return ABSENT
