@@ -276,6 +276,15 @@ def test_health_knows_what_the_rewards_allow():
         health().check({"q": q - 50.0}, 0)
 
 
+@pytest.mark.parametrize("name", ["boundary_loss", "composition_loss", "distil_loss"])
+def test_health_knows_what_actions_allow(name):
+    chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
+    health().check({**chunk, "critic_loss": np.full((10, 2), 1e6)}, 0)  # which has the rewards' size
+    chunk[name][6, 1] = 1e18
+    with pytest.raises(Diverged, match=rf"{name} reached 1e\+18 at update 107 of member 1.*clip_norm"):
+        health().check(chunk, 100)
+
+
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
     run = tiny_run(values={**TINY, "learning_rate": 1e18}, steps=60)
     start(run, tmp_path / "run")

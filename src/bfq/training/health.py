@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating]
 Chunk = Mapping[str, Floats]
+# Mean squared errors between displacements, which noise and actions in [−1, 1] keep to the order of one.
+ERRORS, LARGEST = ("boundary_loss", "composition_loss", "distil_loss"), 1e4
 
 
 class Diverged(Exception):
@@ -18,7 +20,8 @@ class Health:
 
     No return can leave [r_min, r_max] / (1 − γ), 0 included for episodes that end. A mean Q further outside
     than the width of that interval, and than 10, which fresh networks do not reach, has lost touch with the
-    rewards.
+    rewards. A squared error between displacements beyond `LARGEST` is a policy that has lost touch with the
+    actions: it can stay finite, and so unnoticed, for the rest of a run.
     """
 
     def __init__(self, rewards: Sequence[float], discounts: Floats, members: list[str]):
@@ -45,6 +48,19 @@ class Health:
             )
         if "q" in chunk:
             self._check_q(chunk["q"], start)
+        for name in ERRORS:
+            if name in chunk:
+                self._check_error(name, chunk[name], start)
+
+    def _check_error(self, name: str, error: Floats, start: int) -> None:
+        outside = error > LARGEST
+        if outside.any():
+            step, member = np.argwhere(outside)[0]
+            raise Diverged(
+                f"{name} reached {error[step, member]:.4g} at update {start + step + 1} of member "
+                f"{self._members[member]}, a squared error between actions of size one: the policy diverges; "
+                "lower the learning rate, or bound the gradient where the agent has clip_norm."
+            )
 
     def _check_q(self, q: Floats, start: int) -> None:
         outside = (q < self._low) | (q > self._high)
