@@ -240,6 +240,15 @@ def test_the_scale_fits_the_values_and_numbers_stand_at_them(values, scale):
     assert low < values[0] <= values[-1] < high
 
 
+def test_what_differs_by_factors_has_one_scale_in_all_panels():
+    ours, paper = {"bfq": {1.0: [0.06]}, "dql": {5.0: [0.1], 50.0: [1.7]}}, {"dql": {5.0: 11.7, 50.0: 49.5}}
+    first, second = draw_sweeps(ours, "Times", "steps", "hours", paper, logarithmic=True).axes
+    assert first.get_yscale() == second.get_yscale() == "log"
+    assert first.get_ylim() == second.get_ylim()
+    low, high = first.get_ylim()
+    assert low < 0.06 < 49.5 < high
+
+
 def test_a_crowd_of_values_keeps_both_ends():
     values = [0.0, *np.geomspace(1e-3, 1e3, 31)]
     figure = draw_sweeps({task: sweep(values) for task in "abc"}, "Sweep", "η", "score")

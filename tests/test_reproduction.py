@@ -564,6 +564,8 @@ def test_speed_is_drawn_against_scores_where_there_are_both(tmp_path):
     assert both.png.startswith(b"\x89PNG")
     assert drawn({"sha256": "b"}).caption.endswith("From different data: hopper-medium-v2.")
     assert drawn({"name": "local/hopper-medium"}).caption.endswith("main: halfcheetah-medium-v2.")
+    alone = replace(made, cells=made.cells[:2])  # of which only BFQ was scored
+    assert [each.file for each in figures(alone, tmp_path)] == ["frequency.png"]
 
 
 def test_times_are_better_when_they_are_shorter():

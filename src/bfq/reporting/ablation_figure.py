@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from bfq.reporting.drawing import COLOURS, DPI, FONT, INK, QUIET, ROUND, WIDTH, heading, plain, png, style
 from bfq.reporting.legend import Colours, Legend, balanced, method_colours
@@ -30,9 +30,10 @@ def sweep_figure(
     symbol: str,
     unit: str = "normalised score",
     paper: Mapping[str, Mapping[float, float]] | None = None,
+    logarithmic: bool = False,
 ) -> bytes | None:
     """The picture of `draw_sweeps`; None where nothing was swept."""
-    return png(draw_sweeps(panels, title, symbol, unit, paper)) if panels else None
+    return png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic)) if panels else None
 
 
 def settings_figure(
@@ -52,8 +53,12 @@ def draw_sweeps(
     symbol: str,
     unit: str,
     paper: Mapping[str, Mapping[float, float]] | None = None,
+    logarithmic: bool = False,
 ) -> Figure:
-    """A panel a task: the mean, a band of one standard deviation, a dot a seed; dashed the paper's means."""
+    """A panel a task: the mean, a band of one standard deviation, a dot a seed; dashed the paper's means.
+
+    On a logarithmic scale, for what differs by factors, all panels have the same.
+    """
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     side = (WIDTH - LEFT - RIGHT - BETWEEN * (columns - 1)) / columns
     names = [balanced(task, int(side / LETTER), 2) for task in panels]
@@ -66,6 +71,8 @@ def draw_sweeps(
         axes = figure.add_axes((left / WIDTH, foot / tall, side / WIDTH, TALL / tall))
         _draw_sweep(axes, sweep, (paper or {}).get(task, {}))
         _entitle(axes, name, symbol)
+    if logarithmic:
+        _by_factors(figure.axes)
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
     words = _words(unit, seeds, "band", "dashed" if paper else "")
     heading(figure.axes[0], title, words, lift=72 * above)
@@ -142,6 +149,16 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
     axes.set_xticks([values[k] for k in kept], [numbers[k] for k in kept])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=ROUND))
+
+
+def _by_factors(panels: Sequence[Any]) -> None:
+    """One logarithmic scale for all, from the least to the greatest that any of them shows."""
+    shown = [y for axes in panels for line in axes.lines for y in line.get_ydata()]
+    for axes in panels:
+        axes.set(yscale="log", ylim=(min(shown) / 1.5, max(shown) * 1.5))
+        axes.yaxis.set_major_locator(LogLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:

@@ -179,7 +179,8 @@ def _speed(outcome: Outcome) -> list[Drawn]:
                 paper.setdefault(method, {})[steps] = printed[cell.column]
         robots = prose.counted(len(cells[0].readings[0].values), "robot")
         title = outcome.experiment.entitled(row.capitalize())
-        picture = sweep_figure(panels, title, "steps", f"{cells[0].unit}, mean over {robots}", paper or None)
+        unit = f"{cells[0].unit}, mean over {robots}"
+        picture = sweep_figure(panels, title, "steps", unit, paper or None, logarithmic=True)
         if picture:
             drawn.append(Drawn(f"{row.replace(' ', '_')}.png", title, picture, STEPS))
     return drawn

@@ -26,7 +26,7 @@ def frequency_and_score(outcome: Outcome, results: Path) -> list[Drawn]:
     timed = {cell.column: cell for cell in first.values()}
     scores = {name: found for name in timed if (found := _scores(scored, _agent(name)))}
     rows = sorted(set.intersection(*map(set, scores.values()))) if scores else []
-    if not rows:
+    if not rows or len(scores) < 2:  # one point is beside nothing
         return []
     printed = TABLES[outcome.experiment.table or ""], TABLES["full"]
     ours, paper = {}, {}
