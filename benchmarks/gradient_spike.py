@@ -3,9 +3,9 @@
     python benchmarks/gradient_spike.py
 
 A network learns L_BC alone, by the preset of OGBench's cube but for the critics. Then the loss of one update,
-and so its gradient, is multiplied by 10,000, and training goes on for 500 updates, without a bound and with
-the preset's. Told are the norms of the last 500 gradients before, and the mean of both losses over the last
-50 updates before and after.
+and so its gradient, is multiplied by 10,000, and training goes on for 500 updates, without a bound on its
+norm and with the preset's. Told are the norms of the last 500 gradients before, and the mean of both losses
+over the last 50 updates before and after.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from bfq.agents.learning import Learner, descend, learner
 from bfq.command import Parser, exit_code
 from bfq.data import transforms
 from bfq.data.sources import load_dataset
+from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, bootstrap_loss
 from bfq.nets.velocity import ARCHITECTURES
 from bfq.settings import compose
@@ -38,12 +39,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", default=TASK, help=f"whose data is learnt from; default {TASK}")
     parser.add_argument("--updates", type=int, default=4000, help="before the spike, in chunks of 500")
     parser.add_argument("--width", type=int, default=512, help="units of a hidden layer")
-    told = parser.parse_args(words)
-    return exit_code(lambda: tell(told.task, told.updates, told.width))
+    return exit_code(lambda: tell(**vars(parser.parse_args(words))))
 
 
 def tell(task: str, updates: int, width: int) -> None:
     """A line before the spike, and one for each bound after it."""
+    if updates < CHUNK or updates % CHUNK:
+        raise BadInput(f"--updates takes multiples of {CHUNK}, not {updates}.")
     run = compose(TASK, "bfq")
     config = configure(get_agent("bfq"), {**run.config, "width": width})
     data = load_dataset(task)
@@ -55,7 +57,7 @@ def tell(task: str, updates: int, width: int) -> None:
     free, bounded = (_updates(rows, config, bound) for bound in (0.0, config.clip_norm))
 
     state = learner(policy)
-    for k in range(max(updates // CHUNK, 1)):
+    for k in range(updates // CHUNK):
         state, metrics = free(state, jax.random.split(jax.random.key(k), CHUNK), 1.0)
     norms = metrics["norm"]
     print(json.dumps({"norms": [float(norms.min()), float(norms.max())], **_means(metrics)}), flush=True)
@@ -67,7 +69,7 @@ def tell(task: str, updates: int, width: int) -> None:
 
 def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
     """As many updates as there are keys, with the loss multiplied by a factor."""
-    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share)
+    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
 
     def update(state: Learner, key: Array, factor: float) -> tuple[Learner, dict[str, Array]]:
         row_key, loss_key = jax.random.split(key)

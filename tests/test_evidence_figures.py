@@ -249,6 +249,18 @@ def test_what_differs_by_factors_has_one_scale_in_all_panels():
     assert low < 0.06 < 49.5 < high
 
 
+@pytest.mark.parametrize("values", [(0.2, 0.5), (0.0, 3.0), (np.nan, 40.0), (7.0, -1.0)])
+def test_a_scale_of_factors_shows_what_it_can(values):
+    (axes,) = draw_sweeps({"a": {1.0: values[:1], 2.0: values[1:]}}, "", "", "", logarithmic=True).axes
+    low, high = axes.get_ylim()
+    assert any(low <= tick <= high for tick in axes.get_yticks())
+    assert 0 < low < min(v for v in values if v > 0)
+
+
+def test_a_scale_of_factors_without_anything_on_it_is_no_error():
+    assert sweep_figure({"a": {1.0: [0.0]}}, "", "", "", logarithmic=True).startswith(PNG)
+
+
 def test_a_crowd_of_values_keeps_both_ends():
     values = [0.0, *np.geomspace(1e-3, 1e3, 31)]
     figure = draw_sweeps({task: sweep(values) for task in "abc"}, "Sweep", "η", "score")

@@ -17,6 +17,7 @@ from bfq.flow.maps import (
     bootstrap_loss,
     boundary_loss,
     composition_loss,
+    composition_question,
     displacement,
     flow_map,
     full_span,
@@ -153,6 +154,39 @@ def test_composition_loss_is_the_weighted_velocity_error():
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
     expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
     np.testing.assert_allclose(composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4)
+
+
+def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
+    action, noise, none, time_key, _ = draws(64)
+    times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
+    for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
+        free, bounded = (
+            composition_question((net, net), action, noise, *times, none, bound=bound) for bound in (0.0, 6.0)
+        )
+        assert (free.target != bounded.target).any() == cut
+        a_r = bounded.query.x - bounded.target
+        assert jnp.abs(a_r).max() <= 6.0 + 1e-3
+        assert (bounded.query.x == free.query.x).all()
+
+
+@pytest.mark.parametrize(("bound", "grows"), [(0.0, True), (6.0, False)])
+def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(bound, grows):
+    times = TimeRule("nested", 1e-3, 0.0, bound)
+
+    @jax.jit
+    def step(state, key):
+        data_key, loss_key = jax.random.split(key)
+        action = jax.random.uniform(data_key, (256, 2), minval=-1.0)
+
+        def loss(net):  # without preconditioning, where the paper has its collapse
+            return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", times, False)
+
+        state, _, parts = descend(state, loss, 1e-3)
+        return state, parts["composition_loss"]
+
+    _, losses = jax.lax.scan(step, learner(network(width=64)), jax.random.split(jax.random.key(0), 500))
+    assert (losses.max() > 1e6) == grows
+    assert grows or losses[-100:].max() < 36.0
 
 
 def test_boundary_loss_without_preconditioning_scales_its_target():

@@ -279,10 +279,11 @@ def test_health_knows_what_the_rewards_allow():
 @pytest.mark.parametrize("name", ["boundary_loss", "composition_loss", "distil_loss"])
 def test_health_knows_what_actions_allow(name):
     chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
-    health().check({**chunk, "critic_loss": np.full((10, 2), 1e6)}, 0)  # which has the rewards' size
+    health().check({**chunk, "critic_loss": np.full((10, 2), 1e6)}, 5000)  # which has the rewards' size
     chunk[name][6, 1] = 1e18
-    with pytest.raises(Diverged, match=rf"{name} reached 1e\+18 at update 107 of member 1.*clip_norm"):
-        health().check(chunk, 100)
+    health().check(chunk, 993)  # so far networks are fresh
+    with pytest.raises(Diverged, match=rf"{name} reached 1e\+18 at update 1001 of member 1.*clip_norm"):
+        health().check(chunk, 994)
 
 
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):

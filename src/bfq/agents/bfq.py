@@ -49,6 +49,7 @@ class Config:
         "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
     )
     full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
+    composition_bound: Fixed = 0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
     preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
 
     # Value
@@ -133,7 +134,7 @@ def policy_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
-    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share)
+    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
     noise = jax.random.normal(action_key, batch.actions.shape)
     # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
     asked = bootstrap(

@@ -21,11 +21,12 @@ Times = Float[Array, " _"]
 
 
 class TimeRule(NamedTuple):
-    """How (r, m, t) are drawn."""
+    """How (r, m, t) are drawn, and how far the states between them may go."""
 
     rule: str = "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
     max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
     full_span_share: float = 0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
+    bound: float = 0.0  # on the numbers of composed states; 0: none; not in the paper
 
 
 def displacement(
@@ -139,17 +140,23 @@ def composition_question(
     t: Float[Array, " b"],
     observation: Float[Array, "b s"],
     preconditioned: bool = True,
+    bound: float = 0.0,
 ) -> Question:
     """π_θ(a_t, r, t; s) = sg π_θ(π_θ(a_t, m, t; s), r, m; s), written for the displacement a_t − π_θ.
 
-    The two nested calls, over (m, t) and over (r, m), use the online parameters and carry no gradient.
+    The two nested calls, over (m, t) and over (r, m), use the online parameters and carry no gradient. A
+    bound on what they give keeps a target that the network makes for itself from growing with the network.
     """
     late, early = velocities
     a_t = noisy_action(action, noise, t)
-    a_m = flow_map(late, a_t, m, t, observation, preconditioned)
-    a_r = flow_map(early, a_m, r, m, observation, preconditioned)
+    a_m = _within(bound, flow_map(late, a_t, m, t, observation, preconditioned))
+    a_r = _within(bound, flow_map(early, a_m, r, m, observation, preconditioned))
     scale = t - r if preconditioned else jnp.ones_like(t)
     return Question(Query(a_t, r, t, observation), scale, jax.lax.stop_gradient(a_t - a_r))
+
+
+def _within(bound: float, x: Float[Array, "b a"]) -> Float[Array, "b a"]:
+    return jnp.clip(x, -bound, bound) if bound else x
 
 
 def boundary_loss(
@@ -229,7 +236,15 @@ def bootstrap(
 
     bnd = boundary_question(action[anchored], noise[anchored], *near, observation[anchored], preconditioned)
     comp = composition_question(
-        (late, early), action[composed], noise[composed], r, m, t, observation[composed], preconditioned
+        (late, early),
+        action[composed],
+        noise[composed],
+        r,
+        m,
+        t,
+        observation[composed],
+        preconditioned,
+        times.bound,
     )
     weight = boundary_ratio
     if mixing == "update":

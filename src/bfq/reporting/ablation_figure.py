@@ -152,13 +152,19 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
 
 
 def _by_factors(panels: Sequence[Any]) -> None:
-    """One logarithmic scale for all, from the least to the greatest that any of them shows."""
-    shown = [y for axes in panels for line in axes.lines for y in line.get_ydata()]
+    """One logarithmic scale for all, with its numbers at the left, wide enough for all that it can show."""
+    drawn = [float(y) for axes in panels for line in axes.lines for y in line.get_ydata()]
+    shown = [y for y in drawn if math.isfinite(y) and y > 0]
+    if not shown:
+        return
+    low, high = min(shown) / 1.5, max(shown) * 1.5
+    left = min(axes.get_position().x0 for axes in panels)
     for axes in panels:
-        axes.set(yscale="log", ylim=(min(shown) / 1.5, max(shown) * 1.5))
-        axes.yaxis.set_major_locator(LogLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set(yscale="log", ylim=(low, high))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 100 else (1.0,)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.yaxis.set_minor_locator(NullLocator())
+        axes.tick_params(axis="y", labelleft=axes.get_position().x0 == left)
 
 
 def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:

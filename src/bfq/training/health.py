@@ -9,6 +9,7 @@ Floats = npt.NDArray[np.floating]
 Chunk = Mapping[str, Floats]
 # Mean squared errors between displacements, which noise and actions in [−1, 1] keep to the order of one.
 ERRORS, LARGEST = ("boundary_loss", "composition_loss", "distil_loss"), 1e4
+FRESH = 1000  # updates in which a network may still be far off, where observations are large
 
 
 class Diverged(Exception):
@@ -53,13 +54,14 @@ class Health:
                 self._check_error(name, chunk[name], start)
 
     def _check_error(self, name: str, error: Floats, start: int) -> None:
-        outside = error > LARGEST
+        learnt = start + np.arange(len(error)) >= FRESH
+        outside = (error > LARGEST) & learnt[:, None]
         if outside.any():
             step, member = np.argwhere(outside)[0]
             raise Diverged(
                 f"{name} reached {error[step, member]:.4g} at update {start + step + 1} of member "
                 f"{self._members[member]}, a squared error between actions of size one: the policy diverges; "
-                "lower the learning rate, or bound the gradient where the agent has clip_norm."
+                "lower the learning rate, or use clip_norm or composition_bound where the agent has them."
             )
 
     def _check_q(self, q: Floats, start: int) -> None:

@@ -11,6 +11,7 @@ from bfq.reproduction.results.cells import Outcome
 from bfq.reproduction.results.mixed import of_one_name, warning
 from bfq.reproduction.results.stored import earlier_of
 
+FILE = "frequency_and_score.png"
 SCORED = "main"  # the experiment whose scores are taken
 CAPTION = "Full: measured here. Hollow: the paper's. Scores: mean over {} of the experiment main: {}."
 Scores = dict[str, dict[str, float]]  # by agent, then by row
@@ -41,7 +42,7 @@ def frequency_and_score(outcome: Outcome, results: Path) -> list[Drawn]:
     picture = frequency_figure(ours, title, paper=paper)
     caption = CAPTION.format("the row" if len(rows) == 1 else f"{len(rows)} rows", ", ".join(rows))
     caption += warning(scored, rows)
-    return [Drawn("frequency_and_score.png", title, picture, caption)] if picture else []
+    return [Drawn(FILE, title, picture, caption)] if picture else []
 
 
 def _agent(name: str) -> str:

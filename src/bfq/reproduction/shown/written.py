@@ -22,6 +22,7 @@ def write_pictures(outcome: Outcome, out: Path) -> None:
     from bfq.reproduction.shown.figures import (
         figures,  # they draw: seconds of imports that training need not await
     )
+    from bfq.reproduction.shown.frequency import FILE as BESIDE
     from bfq.reproduction.shown.page import page_of
     from bfq.reproduction.shown.strips import strip_files, strips
 
@@ -34,3 +35,5 @@ def write_pictures(outcome: Outcome, out: Path) -> None:
         write_bytes(path, content)
     for path in set(folder.glob("frames-*.png")) - {folder / name for name in strip_files(outcome)}:
         path.unlink()  # the policy of a cell that was replaced
+    if folder / BESIDE not in paths:
+        (folder / BESIDE).unlink(missing_ok=True)  # of scores that are there no longer
