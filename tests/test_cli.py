@@ -199,6 +199,7 @@ BAD = {
     "train --evaluations -1": "evaluations",
     "train --evaluations 0,20": "evaluations must be",
     "train --evaluations ,": "evaluations must be",
+    "train --steps 5000 --evaluations 5000": "for one after 5,000 updates write 5000, with a comma",
     "train --evaluations 2,x": "neither a number of evaluations nor a list",
     "train --resume --evaluations ,": "cannot be given with it",
     "train --resume --evaluations 0": "cannot be given with it",

@@ -360,6 +360,7 @@ def test_evaluations_come_when_they_are_asked_for(tmp_path):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [20, 40, 60]
     assert "--evaluations 20,40" in json.loads((folder / "result.json").read_text())["command"]
+    assert "--evaluations 5000," in command(tiny_run(steps=5000, evaluations=[5000]))
     assert tiny_run(steps=60, evaluations=np.array([40, 20])).evaluations == [20, 40]
     assert tiny_run(evaluations=np.int64(3)).evaluations == 3
     for wrong in ([], [0], [61], [2.5], [True], True, 2.5, "20", None):

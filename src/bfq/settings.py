@@ -316,6 +316,11 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
 
 def _evaluations(wished: int | Sequence[int], steps: int) -> int | list[int]:
     if _is_whole(wished):
+        if wished >= 1000 and 10 * wished > steps:
+            raise BadInput(
+                f"{wished:,} evaluations are too many for {steps:,} updates; "
+                f"for one after {wished:,} updates write {wished}, with a comma."
+            )
         return _at_least(0, "evaluations", int(wished))
     listed = list(wished) if isinstance(wished, Iterable) else []
     if not listed or not all(_is_whole(step) and 1 <= step <= steps for step in listed):
