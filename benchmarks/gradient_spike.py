@@ -19,14 +19,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from bfq.agents.agent import configure, get_agent
-from bfq.agents.learning import Learner, descend, learner
+from bfq.agents import bfq
+from bfq.agents.agent import Spec, configure
+from bfq.agents.learning import Learner, descend
 from bfq.command import Parser, exit_code
 from bfq.data import transforms
 from bfq.data.sources import load_dataset
 from bfq.errors import BadInput
-from bfq.flow.maps import TimeRule, bootstrap_loss
-from bfq.nets.velocity import ARCHITECTURES
+from bfq.flow.maps import bootstrap_loss
 from bfq.settings import compose
 
 TASK = "local/cube-single-play"
@@ -47,16 +47,13 @@ def tell(task: str, updates: int, width: int) -> None:
     if updates < CHUNK or updates % CHUNK:
         raise BadInput(f"--updates takes multiples of {CHUNK}, not {updates}.")
     run = compose(TASK, "bfq")
-    config = configure(get_agent("bfq"), {**run.config, "width": width})
+    config = configure(bfq.AGENT, {**run.config, "width": width})
     data = load_dataset(task)
     seen = transforms.apply(transforms.fit(data, **run.data), data)
     rows = {name: jnp.asarray(seen[name]) for name in ("observations", "actions")}
-    spec = (data.observation_dim, data.action_dim)
-    make = ARCHITECTURES[config.architecture]
-    policy = make(jax.random.key(0), *spec, config.width, config.depth, config.time_scale)
     free, bounded = (_updates(rows, config, bound) for bound in (0.0, config.clip_norm))
 
-    state = learner(policy)
+    state = bfq.init(jax.random.key(0), Spec(data.observation_dim, data.action_dim), config).policy
     for k in range(updates // CHUNK):
         state, metrics = free(state, jax.random.split(jax.random.key(k), CHUNK), 1.0)
     norms = metrics["norm"]
@@ -69,7 +66,7 @@ def tell(task: str, updates: int, width: int) -> None:
 
 def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
     """As many updates as there are keys, with the loss multiplied by a factor."""
-    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
+    times = bfq.times(config)
 
     def update(state: Learner, key: Array, factor: float) -> tuple[Learner, dict[str, Array]]:
         row_key, loss_key = jax.random.split(key)

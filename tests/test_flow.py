@@ -186,7 +186,7 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
 
     _, losses = jax.lax.scan(step, learner(network(width=64)), jax.random.split(jax.random.key(0), 500))
     assert (losses.max() > 1e6) == grows
-    assert grows or losses[-100:].max() < 36.0
+    assert grows or losses.max() < 36.0
 
 
 def test_boundary_loss_without_preconditioning_scales_its_target():

@@ -129,12 +129,16 @@ def critic_loss(
     return actor_critic.fit(critics, batch, target)
 
 
+def times(config: Config) -> TimeRule:
+    """Where L_BC looks, and how far what it composes may go."""
+    return TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
+
+
 def policy_loss(
     policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
-    times = TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
     noise = jax.random.normal(action_key, batch.actions.shape)
     # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
     asked = bootstrap(
@@ -144,7 +148,7 @@ def policy_loss(
         bc_key,
         config.boundary_ratio,
         config.mixing,
-        times,
+        times(config),
         config.preconditioned,
         full_span(noise, batch.observations),
     )

@@ -231,21 +231,12 @@ def bootstrap(
 
     near = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
     spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
-    r, m, t = with_full_spans(span_key, spans, times.full_span_share)
-    late, early, velocity = _embedded(velocity, near, (r, m, t), also)
+    spans = with_full_spans(span_key, spans, times.full_span_share)
+    late, early, velocity = _embedded(velocity, near, spans, also)
 
     bnd = boundary_question(action[anchored], noise[anchored], *near, observation[anchored], preconditioned)
-    comp = composition_question(
-        (late, early),
-        action[composed],
-        noise[composed],
-        r,
-        m,
-        t,
-        observation[composed],
-        preconditioned,
-        times.bound,
-    )
+    rows = action[composed], noise[composed], *spans, observation[composed]
+    comp = composition_question((late, early), *rows, preconditioned, times.bound)
     weight = boundary_ratio
     if mixing == "update":
         weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
