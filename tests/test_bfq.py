@@ -58,6 +58,21 @@ def test_ten_times_the_critics_leave_the_actors_gradient_unchanged(how):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
 
 
+def test_squares_summed_and_q_as_it_is_are_the_mean_ones_in_other_units():
+    """Divided by an action's dimensions, the loss is that of normalised guidance with η E|Q| / dimensions."""
+    config, state, batch = setup(guidance="unnormalised", squares="sum", eta=0.3)
+    critics, key = state.critics.params, jax.random.key(2)
+    noise = jax.random.normal(jax.random.split(key, 3)[1], batch.actions.shape)
+    actions = jnp.clip(one_step(state.policy.params, noise, batch.observations), -1.0, 1.0)
+    size = float(jnp.abs(critics(batch.observations, actions).mean(0)).mean())
+    assert size > 1e-3
+    other, _, _ = setup(guidance="mean", eta=0.3 * size / SPEC.action_dim)
+    found = policy_gradient(state, batch, config, critics)
+    wanted = policy_gradient(state, batch, other, critics)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a / SPEC.action_dim, b, rtol=2e-4, atol=2e-6)
+
+
 def test_the_critic_step_sends_nothing_to_policy_or_targets():
     config, state, batch = setup()
 

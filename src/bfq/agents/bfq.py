@@ -51,10 +51,11 @@ class Config:
     full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
     composition_bound: Fixed = 0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
     preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
+    squares: str = "mean"  # ‖·‖² over the numbers of an action: mean (the field's code) | sum (as written)
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean (FQL family)
+    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
@@ -95,6 +96,7 @@ class Config:
         if self.architecture == "residual" and self.width % 2:
             raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
         one_of("mixing", self.mixing, ("split", "update", "both"))
+        one_of("squares", self.squares, ("mean", "sum"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
         one_of("architecture", self.architecture, ARCHITECTURES)
 
@@ -156,7 +158,7 @@ def policy_loss(
     proposed = noise - asked.answers[-1]
     actions = jnp.clip(proposed, -1.0, 1.0)
     guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    loss = bc_loss - config.eta * guidance
+    loss = (policy.action_dim if config.squares == "sum" else 1) * bc_loss - config.eta * guidance
     if config.bound_penalty:
         loss += config.bound_penalty * jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}

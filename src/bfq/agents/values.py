@@ -12,7 +12,7 @@ from bfq.nets.critic import Critics
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
-GUIDANCES = ("random", "mean", "min", "first")
+GUIDANCES = ("random", "mean", "min", "first", "unnormalised")
 BACKUPS = ("each", "together")
 
 
@@ -102,8 +102,11 @@ def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[
 
     - "random": Q_k normalised by the other critic's |Q_j|, k drawn anew at each update (DQL, CleanDiffuser);
     - "mean": the critics' mean (FQL family), "min": their least (ReBRAC), "first": Q_1 (TD3-BC), each
-      normalised by its own size.
+      normalised by its own size;
+    - "unnormalised": the critics' mean as it is (FQL on OGBench), which does change with them.
     """
+    if how == "unnormalised":
+        return improvement(values, normalised=False)
     if how != "random":
         return in_its_size(values[0] if how == "first" else aggregate(values, how))
     means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6

@@ -206,7 +206,7 @@ def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
     averages = [name for name in others if name.startswith("mean")]
     return "".join(
         [
-            "; bold: the highest mean of a row",
+            "; bold: the highest mean of a task",
             "; N: the same weights with that many candidates" if candidates else "",
             *(f"; {name}: of the evaluations up to the last checkpoint's" for name in averages),
         ]

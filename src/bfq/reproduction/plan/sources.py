@@ -12,7 +12,7 @@ STAND_IN = PENDULUM.name  # embedded, seconds to make, no simulator to install: 
 KINDS = {
     "published": "the published data",
     "rerolled": "rolled out here from the policies that collected D4RL's data, and not D4RL's file",
-    "local": "made here by the published recipe with bfq's own policies, and not the published data",
+    "local": "made here after the published recipe, and not the published data",
     "embedded": "a small task that ships with bfq and is in no table of the paper",
 }
 MADE_FIRST = "; it is made first"
