@@ -191,10 +191,9 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
         return f"mean ± standard deviation over {seeds}"
     steps = ranged([cell.provenance["steps"] for cell in done], "update")
     episodes = ranged([cell.readings[0].record["protocol"]["episodes"] for cell in done], "episode")
-    units = " or ".join(dict.fromkeys(cell.unit for cell in done))
     budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
     over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
-    return f"{units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
+    return f"{outcome.units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
 
 
 def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:

@@ -94,6 +94,11 @@ class Outcome:
         return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
 
     @property
+    def units(self) -> str:
+        """What its numbers are, in words."""
+        return " or ".join(dict.fromkeys(cell.unit for cell in self.cells if cell.ours))
+
+    @property
     def foremost(self) -> str:
         """The column that the experiment is about: BFQ's, else the first."""
         return "bfq" if "bfq" in self.columns else next(iter(self.columns), "")

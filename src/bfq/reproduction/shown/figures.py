@@ -23,7 +23,6 @@ from bfq.reproduction.results.told_runs import told_runs
 from bfq.reproduction.shown.frequency import frequency_and_score
 
 K = TypeVar("K")
-SCORE = "normalised score"
 FEW = 4  # columns that can be bars beside each other
 MOST = 6  # methods in one round
 SWEEP = "Line: mean over seeds, with a band of one standard deviation and a dot a seed. Dashed: the paper's."
@@ -116,7 +115,7 @@ def _sweep(outcome: Outcome) -> Drawn | None:
         for row, cells in rows.items()
     }
     title, symbol = outcome.experiment.heading, outcome.experiment.symbol
-    picture = sweep_figure(panels, title, symbol, SCORE, _some(paper))
+    picture = sweep_figure(panels, title, symbol, outcome.units, _some(paper))
     return Drawn("ablation.png", title, picture, SWEEP) if picture else None
 
 
@@ -125,7 +124,7 @@ def _settings(outcome: Outcome, colours: Colours) -> Drawn | None:
     panels = {row: {c.column: _values(c) for c in cells} for row, cells in rows.items()}
     paper = {row: _printed(outcome, cells) for row, cells in rows.items()}
     title = outcome.experiment.heading
-    picture = settings_figure(panels, title, SCORE, _some(paper), colours)
+    picture = settings_figure(panels, title, outcome.units, _some(paper), colours)
     return Drawn("scores.png", title, picture, BARS) if picture else None
 
 
@@ -141,7 +140,7 @@ def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
         return []
     named = {outcome.experiment.named(column): scores for column, scores in methods.items()}
     title = outcome.experiment.entitled("Performance profiles")
-    picture = profile_figure(named, title, SCORE, colours)
+    picture = profile_figure(named, title, outcome.units, colours)
     caption = PROFILES.format(", ".join(next(iter(methods.values()))))
     return [Drawn("profiles.png", title, picture, caption)] if picture else []
 
@@ -161,7 +160,7 @@ def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     first = {name: ours[name] for name in ranked[:MOST]}
     title = outcome.experiment.heading
     printed = {"bfq": paper} if paper and "bfq" in ours else None
-    picture = radar_figure(first, title, SCORE, printed, colours)
+    picture = radar_figure(first, title, outcome.units, printed, colours)
     return [Drawn("radar.png", title, picture, RADAR)] if picture else []
 
 
