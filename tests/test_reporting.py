@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from bfq.data.catalog import SUCCESS
 from bfq.errors import BadInput
 from bfq.reporting.figures import _panels, joined, learning_curves, losses
 from bfq.reporting.html import report_page
@@ -28,6 +30,7 @@ from bfq.reporting.statistics import interquartile_mean, stratified_bootstrap, s
 from bfq.reporting.tables import (
     aggregates,
     comparison,
+    in_words,
     markdown,
     number_text,
     records,
@@ -398,6 +401,18 @@ def test_without_a_reference_there_are_returns_only(make_run: Write) -> None:
     folder = make_run(with_reference=False, data=result([], None)["data"] | {"normalized_mean": None})
     assert all(row["normalized"] is None for row in records(score_table(read_run(folder))))
     assert "–" in shown(folder)
+
+
+def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None:
+    counting = read_run(make_run("counting", (90.0,), reference=asdict(SUCCESS), with_baseline=False))
+    plain = read_run(make_run("plain", (90.0,), with_baseline=False))
+    assert in_words("normalized", [counting]) == "success in %"
+    assert in_words("normalized", [counting, plain]) == in_words("normalized", [plain]) == "normalised score"
+    assert in_words("return", [counting]) == "return"
+    page = checked(report_page([counting])).text
+    assert "share of episodes that succeed" in page
+    assert "normalised score of 0" not in page
+    assert "A normalised score of 0 is a return of" in checked(report_page([plain])).text
 
 
 def test_markdown_keeps_its_columns_whatever_the_names(make_run: Write) -> None:

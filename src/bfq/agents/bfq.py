@@ -139,7 +139,7 @@ def times(config: Config) -> TimeRule:
 def policy_loss(
     policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
+    """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, or as `squares` and `guidance` have it."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     noise = jax.random.normal(action_key, batch.actions.shape)
     # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.

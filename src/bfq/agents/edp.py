@@ -64,7 +64,7 @@ class Config:
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalised mean
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)

@@ -53,7 +53,7 @@ class Config:
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean (FQL family)
+    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)

@@ -1,4 +1,4 @@
-"""What value-based agents share: TD targets, normalised guidance by Q, and the choice among candidates."""
+"""What value-based agents share: TD targets, guidance by Q, and the choice among candidates."""
 
 from collections.abc import Callable
 

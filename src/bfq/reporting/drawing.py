@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bfq.reporting.runs import Group, Run
-from bfq.reporting.tables import UNITS, ranged
+from bfq.reporting.tables import ranged
 
 # Okabe and Ito's colours first, told apart by all eyes, then others far from them and from each other.
 COLOURS = (
@@ -47,12 +47,12 @@ def heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 
         axes.annotate(plain(text), **place, **where, **{"fontsize": FONT, **look})
 
 
-def measured(unit: str, seeds: Sequence[int], banded: bool = True) -> str:
-    """What a panel shows, in words."""
+def measured(words: str, seeds: Sequence[int], banded: bool = True) -> str:
+    """What a panel shows, in words: its unit, and what was made of the seeds."""
     if max(seeds) == 1:
-        return f"{UNITS[unit]}, one seed"
+        return f"{words}, one seed"
     interval = " and 95% interval" if banded else ""
-    return f"{UNITS[unit]}, mean{interval} of {ranged(seeds, 'seed')}"
+    return f"{words}, mean{interval} of {ranged(seeds, 'seed')}"
 
 
 def style(axes: Any, grid: str = "y") -> None:

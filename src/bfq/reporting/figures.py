@@ -28,6 +28,7 @@ from bfq.reporting.labels import Label, label_ends, named
 from bfq.reporting.runs import Group, Run, Series
 from bfq.reporting.standings import standings
 from bfq.reporting.statistics import summarise
+from bfq.reporting.tables import in_words
 
 ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # inches of a panel of curves: over it, under it, and its own
 CROWD = 6  # curves in a panel, beyond which they are thin and have no bands
@@ -55,6 +56,7 @@ class Panel:
 
     title: str
     unit: str
+    words: str  # for the unit
     end: int
     data: float | None
     curves: tuple[Curve, ...]
@@ -191,7 +193,7 @@ def _panel(
     shown = tuple(curve for curve in curves if len(curve.series.steps))
     end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in shown])
     data = runs[0].data["normalized_mean" if unit == "normalized" else "return_mean"]
-    return Panel(title, unit, end, data, shown, len(runs) == 1)
+    return Panel(title, unit, in_words(unit, runs), end, data, shown, len(runs) == 1)
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
@@ -202,7 +204,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     _style(axes, panel.end)
     axes.set_xlabel("updates", color=QUIET, fontsize=FONT)
     seeds = [curve.series.values.shape[1] for curve in panel.curves] or [1]
-    heading(axes, panel.title, measured(panel.unit, seeds, banded=not panel.crowded))
+    heading(axes, panel.title, measured(panel.words, seeds, banded=not panel.crowded))
     label_ends(axes, panel.labels, panel.height)
 
 

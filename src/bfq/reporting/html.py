@@ -17,12 +17,12 @@ from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import (
     ABSENT,
     CAPTION,
-    UNITS,
     Aggregate,
     ScoreRow,
     ScoreTable,
     aggregates,
     decimals,
+    in_words,
     interval_text,
     number_text,
     score_table,
@@ -99,7 +99,7 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
     parts = [
         tag(heading, f"{run.title} on {run.task}"),
         tag("p", prose.about(run), class_="quiet"),
-        tiles(table),
+        tiles(table, run),
         tag("h3", table.title),
         *_scores(table),
         *figure("Scores", score_figure([run]) if compares([run]) else None, SCORES),
@@ -120,13 +120,14 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
     return tag("section", *parts, id=f"run-{place}", class_="run")
 
 
-def tiles(table: ScoreTable) -> Markup:
+def tiles(table: ScoreTable, run: Run) -> Markup:
     """The headline: the agent, its baselines and the data, a number each."""
     agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
     best = agent[0]
     note = f"best of {len(agent)} settings, chosen by this score: {best.overrides}" if agent[1:] else ""
     rest = [row for row in reversed(table.rows) if row.kind != "agent"]
-    return tag("div", _tile(best, note), *(_tile(row, row.overrides) for row in rest), class_="tiles")
+    others = (_tile(row, row.overrides, run) for row in rest)
+    return tag("div", _tile(best, note, run), *others, class_="tiles")
 
 
 def facts(values: Mapping[str, str]) -> Markup:
@@ -154,11 +155,11 @@ def _rank(row: ScoreRow) -> float:
     return float("-inf") if summary is None else summary.mean
 
 
-def _tile(row: ScoreRow, note: str) -> Markup:
+def _tile(row: ScoreRow, note: str, run: Run) -> Markup:
     unit, summary = _shown(row)
     number = number_text(summary.mean, decimals(summary.mean, unit)) if summary else ABSENT
     spread = f", {interval_text(summary, unit)}" if summary and summary.interval else ""
-    words = f"{UNITS[unit]}{spread}" if summary else "no score"
+    words = f"{in_words(unit, [run])}{spread}" if summary else "no score"
     lines = (tag("span", row.name), tag("b", number), tag("span", words))
     return tag("div", *lines, *([tag("span", note)] if note else []), class_=f"tile {row.kind}")
 

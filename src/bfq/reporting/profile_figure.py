@@ -51,7 +51,7 @@ def draw_profiles(
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_yticks(np.linspace(0, 1, 5))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel(f"{plain(unit)} τ", color=QUIET, fontsize=FONT)
+    axes.set_xlabel(f"τ, {plain(unit)}", color=QUIET, fontsize=FONT)
     heading(axes, title, _words(methods, tasks), lift=72 * legend.inches)
     legend.draw(axes)
     return figure

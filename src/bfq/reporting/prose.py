@@ -116,5 +116,7 @@ def _sampling(told: dict[str, Any]) -> list[str]:
 def _scale(run: Run) -> str:
     if run.reference is None:
         return "There is no reference score for this task, so returns are not normalised."
+    if run.counts_successes:
+        return "The score is the share of episodes that succeed, in %."
     low, high, source = (run.reference.get(name) for name in ("low", "high", "source"))
     return f"A normalised score of 0 is a return of {plain(low)}, 100 is {plain(high)} ({plain(source)})."

@@ -118,6 +118,11 @@ class Run:
     baselines: tuple["Run", ...] = ()
 
     @property
+    def counts_successes(self) -> bool:
+        """Whether its normalised score is the share of episodes that succeed, in %."""
+        return self.reference is not None and self.reference.get("source") == "success in per cent"
+
+    @property
     def frames(self) -> bytes | None:
         """A PNG of the policy at work, where one was made."""
         path = self.folder / "frames.png"

@@ -25,7 +25,7 @@ from bfq.reporting.drawing import (
 from bfq.reporting.runs import Run
 from bfq.reporting.standings import Method, Standings, standings
 from bfq.reporting.statistics import Summary
-from bfq.reporting.tables import ABSENT, decimals, number_text
+from bfq.reporting.tables import ABSENT, decimals, in_words, number_text
 
 LINE, ABOVE, BELOW = 0.27, 0.78, 0.45  # inches: of a method, and over and under a panel
 LEFT, RIGHT = 0.37, 0.9  # where a panel begins and ends, of the figure's width
@@ -74,7 +74,7 @@ def _draw_table(axes: Any, table: Standings, colours: dict[str, Any]) -> None:
                 ha="center",
             )
     seeds = [len(method.group.places) for method in table.methods]
-    heading(axes, table.task, measured(table.unit, seeds), left=_across(0.02), lift=13)
+    heading(axes, table.task, measured(in_words(table.unit, table.runs), seeds), left=_across(0.02), lift=13)
 
 
 def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any) -> None:

@@ -25,7 +25,7 @@ from bfq.reporting.tables import (
 )
 
 SHORT = "mean ± std over seeds, best first"
-POOLED = "Interquartile mean of the normalised scores of all seeds, with a 95% stratified bootstrap interval."
+POOLED = "Interquartile mean of the scores of all seeds, with a 95% stratified bootstrap interval."
 
 
 def rich_standings(table: Standings) -> Table:

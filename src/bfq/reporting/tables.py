@@ -17,6 +17,12 @@ WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 
 
+def in_words(unit: str, runs: Iterable[Run]) -> str:
+    """What a score is: where all runs count successes, a normalised one is their share."""
+    counted = unit == "normalized" and all(run.counts_successes for run in runs)
+    return "success in %" if counted else UNITS[unit]
+
+
 @dataclass(frozen=True)
 class ScoreRow:
     """How good one thing is on one task."""

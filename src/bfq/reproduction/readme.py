@@ -126,11 +126,15 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     ours, printed = spread(cell.ours, cell.unit), outcome.paper(cell)
     shown = f"**{ours}**" if _is_best(outcome, cell) else ours
     lost = "" if cell.state == "done" else f", n = {cell.spent[0]}"
-    doubt = DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
     compared = printed if not outcome.experiment.quick else None
-    paper = f" ({number(compared.value, cell.unit)}{doubt})" if compared else ""
+    paper = f" ({number(compared.value, cell.unit)}{_doubt(outcome, cell)})" if compared else ""
     data = data_of(outcome, cell)
     return f"{shown}{lost}{paper}{f' on {escaped(data)}' if data else ''}"
+
+
+def _doubt(outcome: Outcome, cell: Cell) -> str:
+    """A mark where the paper's number has a note."""
+    return DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
 
 
 def _is_best(outcome: Outcome, cell: Cell) -> bool:
@@ -183,7 +187,8 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     """What stands in the table and what was spent on it."""
     seeds = ranged([len(cell.readings[0].values) for cell in done], "seed")
     compared = outcome.experiment.table and not outcome.experiment.quick
-    paper = f"; in brackets the paper's, {DOUBT}: with a note in `table.md`" if compared else ""
+    noted = f", {DOUBT}: with a note in `table.md`" if any(_doubt(outcome, cell) for cell in done) else ""
+    paper = f"; in brackets the paper's{noted}" if compared else ""
     if outcome.experiment.kind == "speed":
         devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
         return f"mean ± standard deviation over robots, measured on {devices}{paper}"
@@ -205,7 +210,7 @@ def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
     averages = [name for name in others if name.startswith("mean")]
     return "".join(
         [
-            "; bold: the highest mean of a task",
+            "; bold: a task's highest of the scores in a method's first line",
             "; N: the same weights with that many candidates" if candidates else "",
             *(f"; {name}: of the evaluations up to the last checkpoint's" for name in averages),
         ]
