@@ -7,6 +7,7 @@ agents' own tests look at the numbers.
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from bfq.agents import Acting, Batch, Spec, agent_names, get_agent
-from bfq.agents.agent import configure, numeric_fields
+from bfq.agents.agent import check_acting, configure, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.cli.agent_facts import choices
 from bfq.cli.main import main
@@ -319,6 +320,24 @@ def test_actions_lie_within_bounds_whatever_the_observation(name):
         assert np.isfinite(actions).all()
         assert float(jnp.abs(actions).max()) <= 1.0
         assert np.array_equal(actions, act(state, observations, jax.random.key(3), run.config, acting))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_ignores_what_it_says_and_nothing_else(name):
+    """Of how it acts: the policy itself or its moving average, and the size of the noise."""
+    run, (states, _) = compiled(name), history(name)
+    state = member(states[-1], OTHER)
+    observations = jax.random.normal(jax.random.key(2), (64, 4))
+
+    def act(**acting):
+        return run.agent.act(state, observations, jax.random.key(3), run.config, Acting(**acting))
+
+    changed = {"policy": act(policy="online"), "temperature": act(temperature=0.5)}
+    ignored = [each for each, actions in changed.items() if np.array_equal(actions, act())]
+    assert sorted(run.agent.ignores(run.config)) == sorted(ignored)
+    for each, value in (("policy", "online"), ("temperature", 0.5)):
+        with pytest.raises(BadInput, match=f"leave {each}") if each in ignored else nullcontext():
+            check_acting(run.agent, run.config, Acting(**{each: value}))
 
 
 def alternatives(name, field):

@@ -92,6 +92,7 @@ def test_protocols_round_trip_and_refuse_what_cannot_be():
     for values in (
         {"episodes": 0}, {"candidates": 0}, {"candidates": 10**9}, {"temperature": float("inf")},
         {"softmax_weight": float("nan")}, {"seed": -1}, {"selection": "best"}, {"policy": "target"}, {"n": 1},
+        {"checkpoint": "best"}, {"episodes": 2.5}, {"episodes": "x"}, {"seed": True}, {"temperature": "hot"},
     ):  # fmt: skip
         with pytest.raises(BadInput):
             protocol_from(values)

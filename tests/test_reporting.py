@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bfq.errors import BadInput
 from bfq.reporting.figures import _panels, joined, learning_curves, losses
 from bfq.reporting.html import report_page
 from bfq.reporting.labels import spread
-from bfq.reporting.prose import acting
+from bfq.reporting.prose import acting, protocol
 from bfq.reporting.report import write_report
 from bfq.reporting.runs import Run, read_run
 from bfq.reporting.score_figure import _limits, score_figure
@@ -413,6 +413,18 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     assert "share of episodes that succeed" in page
     assert "normalised score of 0" not in page
     assert "A normalised score of 0 is a return of" in checked(report_page([plain])).text
+
+
+def test_what_an_agent_ignores_is_not_told_of_it(make_run: Write) -> None:
+    run = read_run(make_run("still", (90.0,), ignores=["policy", "temperature"], with_baseline=False))
+    assert "Actions came from the policy itself, without noise; it gives one for a state." in protocol(run)
+    flow = replace(
+        run, ignores=("policy",), protocol={**run.protocol, "temperature": 0.5, "policy": "online"}
+    )
+    assert "the policy itself, with noise at temperature 0.5; one action" in protocol(flow)
+    assert acting(flow) == "1 candidate, noise × 0.5"
+    heeding = replace(flow, ignores=(), protocol={**flow.protocol, "policy": "ema"})
+    assert "the moving average of the policy, with noise at temperature 0.5" in protocol(heeding)
 
 
 def test_markdown_keeps_its_columns_whatever_the_names(make_run: Write) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bfq
 from bfq.cli.main import build_parser
 from bfq.cli.train import _compose as asked
 from bfq.errors import BadInput, DiskTrouble
@@ -322,13 +323,50 @@ def test_lost_metrics_are_noticed(whole, tmp_path):
 
 def test_the_command_describes_the_whole_run(tmp_path):
     file, limit = str(tmp_path / "a b;$(touch x).npz"), {"episode_steps": 7, "simulator": "Pendulum-v1"}
+    judged, changed = {"policy": "online", "seed": 5}, {"observations": "none", "reward": "standardise"}
+    chosen = {"candidates": 4, "selection": "softmax", "softmax_weight": 2.5}
     for run in (
         tiny_run(values={**TINY, "preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
         compose(file, "bfq", seeds=[3], stop_on_divergence=False, **limit),
         compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
+        compose("pendulum-mixed", "dql", values={"sampler": "ddim"}, evaluation=judged, data=changed),
+        compose("pendulum-mixed", "bfq", evaluation=chosen),
     ):
         words = shlex.split(command(run))
         assert asked(build_parser("train").parse_args(words[1:])) == run
+
+
+def test_values_are_looked_at_together_and_not_one_by_one():
+    """One alone would be refused beside the defaults."""
+    told = {"denoising_steps": 1, "noise_schedule": "vp"}
+    assert compose("pendulum-mixed", "dql", values=told).config["denoising_steps"] == 1
+    with pytest.raises(BadInput, match="cosine"):
+        compose("pendulum-mixed", "dql", values={"denoising_steps": 1})
+    with pytest.raises(BadInput, match="boundary_ratio"):
+        tiny_run(values={**TINY, "boundary_ratio": [0.5, 1.5]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": [1.5]}, "whole numbers"),
+        ({"seeds": 2.0}, "whole numbers"),
+        ({"values": {"eta": []}}, "no value"),
+        ({"evaluation": {"episodes": "x"}}, "whole number"),
+        ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
+        ({"data": {"reward": "x"}}, "reward transform"),
+        ({"chunk": 0}, "at least 1"),
+        ({"chunk": 1.5}, "at least 1"),
+        ({"precision": "bfloat16"}, "NVIDIA"),
+    ],
+)
+def test_bad_settings_of_ones_own_data_leave_nothing_behind(changes, says, tmp_path):
+    if says == "NVIDIA" and jax.default_backend() != "cpu":
+        pytest.skip("which this machine has")
+    data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8)
+    with pytest.raises(BadInput, match=says):
+        bfq.train(data, out=tmp_path / "run", quiet=True, **{**QUICK, "steps": 20, **changes})
+    assert not (tmp_path / "run").exists()
 
 
 def test_means_survive_a_checkpoint():

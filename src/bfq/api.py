@@ -18,7 +18,6 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
-from bfq.files import make_folder
 from bfq.settings import compose, reference_of
 
 OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
@@ -72,9 +71,8 @@ def train(
     if isinstance(task, Dataset):
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
-        make_folder(folder)
-        store.save(task, folder / name)  # before the run begins, so that it can be resumed from its start
-        start(replace(run, task=str((folder / name).absolute())), folder, task)
+        place = folder / name
+        start(replace(run, task=str(place.absolute())), folder, task, keep=lambda: store.save(task, place))
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))
@@ -98,7 +96,7 @@ def evaluate(
     trained = load_trained(folder)
     changed = {name: value for name, value in protocol.items() if value is not None}
     chosen = protocol_from({**trained.protocol.describe(), **changed})
-    check_acting(trained.population.agent, chosen.acting)
+    check_acting(trained.population.agent, trained.population.configs, chosen.acting)
     act = population_act(trained.population, trained.checkpoint.states, trained.transforms, chosen)
     count = len(trained.population.members)
     if video is not None:
@@ -112,4 +110,5 @@ def evaluate(
         "members": members,
         "scores": found,
         "protocol": chosen.describe(),
+        "ignores": list(trained.population.agent.ignores(trained.population.configs)),
     }

@@ -61,10 +61,17 @@ def unfinished(runs: Path = RUNS) -> Path:
     return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
 
 
-def start(run: RunConfig, folder: Path, dataset: Dataset | None = None, quiet: bool = True) -> Dataset:
+def start(
+    run: RunConfig,
+    folder: Path,
+    dataset: Dataset | None = None,
+    quiet: bool = True,
+    keep: Callable[[], object] | None = None,
+) -> Dataset:
     """Makes the folder of a new run with its complete config.json; one that holds a run is left alone.
 
-    Data is read and transforms are fitted before anything is written.
+    Data is read and transforms are fitted before anything is written. What `keep` writes into the folder is
+    there before config.json, so that a run that has one can be resumed from its start.
     """
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
@@ -86,6 +93,8 @@ def start(run: RunConfig, folder: Path, dataset: Dataset | None = None, quiet: b
     with locked(folder):
         if (folder / "config.json").exists():
             raise Busy(f"another process has just begun a run in {folder}: choose another --out.")
+        if keep:
+            keep()
         write_json(folder / "config.json", {**dataclasses.asdict(run), **kept})
     return dataset
 
@@ -327,6 +336,7 @@ def _result(
         "members": [{"seed": m.seed, "overrides": m.overrides} for m in population.members],
         "scores": _last_scores(folder),
         "protocol": run.evaluation,
+        "ignores": list(population.agent.ignores(population.configs)),
         "data": data,
         "transforms": transforms.describe(),
         "reference": run.reference,

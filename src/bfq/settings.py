@@ -19,11 +19,12 @@ from bfq.agents.agent import (
     configure,
     get_agent,
     numeric_fields,
+    typed,
 )
 from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
 from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
-from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels.device import available
 from bfq.presets import Preset, preset
 
@@ -34,10 +35,14 @@ EVALUATION_FLAGS = {
     "--eval-episodes": "episodes",
     "--candidates": "candidates",
     "--temperature": "temperature",
+    "--eval-seed": "seed",
+    "--selection": "selection",
+    "--softmax-weight": "softmax_weight",
+    "--policy": "policy",
     "--sampling-steps": "sampling_steps",
     "--sampler": "sampler",
 }
-ACTS_AS_TRAINED = {"sampling_steps": 0, "sampler": "trained"}  # not worth a word
+ALWAYS_TOLD = ("episodes", "candidates", "temperature")  # the rest where it is not the preset's
 # Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
 # long enough elsewhere that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
@@ -98,22 +103,17 @@ def compose(
     if card is None and Path(task).suffix and not is_kept(task):
         task = str(Path(task).expanduser().absolute())  # so that the run can be resumed from anywhere
     known = preset(agent, card.like if card else task, card.family if card else "own")
-    chosen, varied = _split(method, dict(values or {}))
+    chosen, varied = _split(method, values or {})
     base = {"discount": card.discount} if card else {}
     if steps is not None:
         if "steps" in chosen:
             raise BadInput("steps are given twice: as steps and among the hyperparameters.")
         chosen["steps"] = steps
     config = configure(method, {**base, **_values(known, "config"), **chosen})
-    card_data = {"reward": card.reward_transform} if card else {}
-    protocol = {
-        **({"episodes": card.eval_episodes} if card else {}),
-        **_values(known, "evaluation"),
-        **{name: value for name, value in (evaluation or {}).items() if value is not None},
-    }
-    acting = protocol_from(protocol).acting
-    check_acting(method, acting)
-    _try_acting(method, config, acting)
+    _check_varied(method, config, varied)
+    protocol = _protocol(card, known, evaluation or {})
+    check_acting(method, config, protocol.acting)
+    _try_acting(method, config, protocol.acting)
     place = _place(task, card, simulator, episode_steps)
     run = RunConfig(
         task=task,
@@ -121,20 +121,36 @@ def compose(
         config=dataclasses.asdict(config),
         varied=varied,
         seeds=_seeds(seeds),
-        data={"observations": "standardise", "reward": "none", **card_data, **_values(known, "data"),
-              **(data or {})},
-        evaluation=protocol_from(protocol).describe(),
+        data=_data(card, known, data or {}),
+        evaluation=protocol.describe(),
         evaluations=_evaluations(evaluations, config.steps),
-        chunk=_at_least(1, "chunk", chunk or CHUNKS[jax.default_backend() == "cpu"]),
+        chunk=_at_least(1, "chunk", CHUNKS[jax.default_backend() == "cpu"] if chunk is None else chunk),
         stop_on_divergence=stop_on_divergence,
         baselines=_baselines(agent, baselines),
         precision=precision,
         **place,
-    )  # fmt: skip
+    )
     _check_word(precision)
     for name in run.baselines:
         baseline_of(run, name)  # a baseline that cannot be is refused now, not when its turn comes
     return run
+
+
+def _protocol(card: Task | None, known: Preset, wished: Mapping[str, Any]) -> Protocol:
+    """The card's and the preset's, but for what is wished."""
+    episodes = {"episodes": card.eval_episodes} if card else {}
+    asked = {name: value for name, value in wished.items() if value is not None}
+    return protocol_from({**episodes, **_values(known, "evaluation"), **asked})
+
+
+def _data(card: Task | None, known: Preset, wished: Mapping[str, str]) -> dict[str, str]:
+    """The transforms: the card's and the preset's, but for what is wished."""
+    of_card = {"reward": card.reward_transform} if card else {}
+    usual = {"observations": "standardise", "reward": "none", **of_card, **_values(known, "data")}
+    strange = sorted(set(wished) - set(usual))
+    if strange:
+        raise unknown("data transform", strange[0], usual)
+    return {**usual, **wished}
 
 
 def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
@@ -189,15 +205,15 @@ def baseline_of(run: RunConfig, agent: str) -> RunConfig:
 def checked(run: RunConfig) -> RunConfig:
     """The run, once everything in it has been seen to be possible; for what was read from a file."""
     agent = get_agent(run.agent)
-    configure(agent, run.config)
+    config = configure(agent, run.config)
     if set(run.config) != set(dataclasses.asdict(agent.config())):
         raise BadInput(f"the hyperparameters are not those of {agent.name}.")
-    _split(agent, run.varied)
+    _check_varied(agent, config, _split(agent, run.varied)[1])
     for name, least in (("chunk", 1), ("episode_steps", 1)):
         _at_least(least, name, getattr(run, name))
     if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):
         raise BadInput("task and simulator must be words.")
-    check_acting(agent, protocol_from(run.evaluation).acting)
+    check_acting(agent, config, protocol_from(run.evaluation).acting)
     if run.metric not in ("return", "success"):
         raise unknown("metric", run.metric, ("return", "success"))
     if run.precision not in PRECISIONS:
@@ -226,8 +242,11 @@ def command(run: RunConfig) -> str:
     for name, value in values.items():
         words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for flag, name in EVALUATION_FLAGS.items():
-        if run.evaluation.get(name) != ACTS_AS_TRAINED.get(name):
+        if name in ALWAYS_TOLD or run.evaluation[name] != usual.evaluation[name]:
             words += [flag, str(run.evaluation[name])]
+    for name, transform in run.data.items():
+        if transform != usual.data[name]:
+            words += ["--data", f"{name}={transform}"]
     words += ["--evaluations", _told(run.evaluations)]
     if run.simulator and run.task not in TASKS:
         words += ["--simulator", run.simulator, "--episode-steps", str(run.episode_steps)]
@@ -275,15 +294,16 @@ def _values(known: Preset, section: str) -> dict[str, Any]:
     return {name: sourced.value for name, sourced in known[section].items()}
 
 
-def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[float]]]:
+def _split(agent: Agent, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Hyperparameters with one value, and those with several, whose names and types are checked here."""
     numeric = numeric_fields(agent.config())
     single: dict[str, Any] = {}
     varied: dict[str, list[float]] = {}
     for name, value in values.items():
         several = list(value) if isinstance(value, list | tuple) else [value]
-        for one in several:
-            configure(agent, {name: one})
+        if not several:
+            raise BadInput(f"{name} is given no value.")
+        several = [typed(agent, {name: one})[name] for one in several]
         if len(set(several)) < len(several):
             raise BadInput(
                 f"{name} is given the same value twice: it would only train the same member again."
@@ -296,22 +316,30 @@ def _split(agent: Agent, values: dict[str, Any]) -> tuple[dict[str, Any], dict[s
                 "start one run for each."
             )
         else:
-            varied[name] = [float(one) for one in several]
+            varied[name] = several
     return single, varied
 
 
+def _check_varied(agent: Agent, config: Any, varied: Mapping[str, Sequence[float]]) -> None:
+    """Refuses a value that cannot be with the rest of the configuration."""
+    for name, several in varied.items():
+        for one in several:
+            dataclasses.replace(config, **{name: one}).check()
+
+
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    if isinstance(seeds, int):
+    if _is_whole(seeds):
         if not 1 <= seeds <= MOST_SEEDS:
             raise BadInput(
                 f"seeds must be from 1 to {MOST_SEEDS:,}, not {seeds}; a list has a comma, as 3,7."
             )
         return list(range(seeds))
-    if not seeds or any(not 0 <= seed < 2**31 for seed in seeds):
+    listed = list(seeds) if isinstance(seeds, Iterable) else []
+    if not listed or not all(_is_whole(seed) and 0 <= seed < 2**31 for seed in listed):
         raise BadInput("seeds must be a number of seeds, or a list of whole numbers from 0 up.")
-    if len(set(seeds)) < len(seeds):
+    if len(set(listed)) < len(listed):
         raise BadInput("a seed is given twice: it would only train the same member again.")
-    return list(seeds)
+    return [int(seed) for seed in listed]
 
 
 def _evaluations(wished: int | Sequence[int], steps: int) -> int | list[int]:
@@ -337,6 +365,6 @@ def _is_whole(number: Any) -> TypeGuard[int]:
 
 
 def _at_least(least: int, name: str, value: int) -> int:
-    if value < least:
-        raise BadInput(f"{name} must be at least {least}, not {value}.")
+    if not _is_whole(value) or value < least:
+        raise BadInput(f"{name} must be a whole number of at least {least}, not {value!r}.")
     return value

@@ -8,7 +8,7 @@ Everything else in the Config is structure and is shared.
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
@@ -53,6 +53,11 @@ class Acting:
     sampler: str = "trained"  # which rule makes these steps; trained: the agent's own
 
 
+def _nothing(config: Any) -> tuple[str, ...]:
+    """An agent with a moving average and noise heeds all of `Acting`."""
+    return ()
+
+
 class Agent(NamedTuple):
     """A method: its configuration, and how it begins, learns and acts."""
 
@@ -67,10 +72,18 @@ class Agent(NamedTuple):
     reference: str = ""  # who proposed it, where and when
     defaults: str = ""  # whose settings the defaults of its Config are
     samplers: tuple[str, ...] = ()  # the rules by which it can sample, where it does so in several steps
+    ignores: Callable[[Any], tuple[str, ...]] = _nothing  # of its Config: the keys of IGNORED that it has not
 
 
-def check_acting(agent: Agent, acting: Acting) -> None:
+IGNORED = {"policy": "has no moving average of its policy", "temperature": "acts without noise"}
+
+
+def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
     """Refuses a way of acting that the agent would silently ignore."""
+    for name in agent.ignores(config):
+        usual = getattr(Acting(), name)
+        if getattr(acting, name) != usual:
+            raise BadInput(f"{agent.name} {IGNORED[name]}: leave {name} at {usual}.")
     if acting.candidates > 1 and not agent.chooses:
         raise BadInput(f"{agent.name} cannot choose among candidates: leave candidates at 1.")
     if acting.sampling_steps and not agent.samplers:
@@ -103,17 +116,20 @@ def numeric_fields(config: Any) -> list[str]:
     return [f.name for f in dataclasses.fields(config) if f.type is float]
 
 
-def configure(agent: Agent, values: dict[str, Any]) -> Any:
-    """The agent's Config with some values replaced, each checked for its name and type."""
-    default = agent.config()
-    fields = {f.name: f for f in dataclasses.fields(default)}
-    for name, value in values.items():
-        if name not in fields:
-            raise unknown(f"hyperparameter of {agent.name}", name, fields)
-        values = {**values, name: _typed(agent.name, name, value, fields[name].type)}
-    config = dataclasses.replace(default, **values)
+def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
+    """The agent's Config with some values replaced, each checked for its name and type, then all together."""
+    config = dataclasses.replace(agent.config(), **typed(agent, values))
     config.check()
     return config
+
+
+def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the types of the agent's hyperparameters; what they are together is not looked at."""
+    fields = {f.name: f for f in dataclasses.fields(agent.config())}
+    strange = [name for name in values if name not in fields]
+    if strange:
+        raise unknown(f"hyperparameter of {agent.name}", strange[0], fields)
+    return {name: _typed(agent.name, name, value, fields[name].type) for name, value in values.items()}
 
 
 def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:

@@ -122,4 +122,14 @@ def act(
     return jnp.clip(action, -1.0, 1.0)
 
 
-AGENT = Agent("bc", "Behaviour cloning", Config, init, update, act, chooses=False, defaults="CORL's sizes")
+AGENT = Agent(
+    "bc",
+    "Behaviour cloning",
+    Config,
+    init,
+    update,
+    act,
+    chooses=False,
+    defaults="CORL's sizes",
+    ignores=lambda config: ("policy",) if config.kind == "flow" else ("policy", "temperature"),
+)

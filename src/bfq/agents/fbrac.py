@@ -129,6 +129,7 @@ AGENT = Agent(
     update,
     act,
     samplers=("euler",),
+    ignores=lambda config: ("policy",),
     reference=REFERENCE,
     defaults="FQL's frame",
 )

@@ -165,4 +165,5 @@ AGENT = Agent(
     act,
     reference=REFERENCE,
     defaults="OFQL's port of FQL to locomotion",
+    ignores=lambda config: ("policy",),
 )

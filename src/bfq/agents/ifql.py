@@ -117,6 +117,7 @@ AGENT = Agent(
     update,
     act,
     samplers=("euler",),
+    ignores=lambda config: ("policy",),
     reference=REFERENCE,
     defaults="the FQL family's code",
 )

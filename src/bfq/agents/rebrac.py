@@ -178,6 +178,7 @@ AGENT = Agent(
     update,
     act,
     chooses=False,
+    ignores=lambda config: ("policy", "temperature"),
     needs=("next_actions",),
     reference=REFERENCE,
     defaults="the authors' code for D4RL locomotion",

@@ -245,6 +245,7 @@ AGENT = Agent(
     update,
     act,
     chooses=False,
+    ignores=lambda config: ("policy", "temperature"),
     reference=REFERENCE,
     defaults="the authors' code for D4RL locomotion",
 )

@@ -167,7 +167,7 @@ def _acting(args: argparse.Namespace) -> Any:
     for agent, config in _configurations(args):
         for batch, steps in product(args.batch or [BATCH], args.sampling_steps):
             acting = Acting(candidates=args.candidates, sampling_steps=steps)
-            check_acting(agent, acting)
+            check_acting(agent, config, acting)
             yield time_acting(agent, config, acting, spec, batch)
 
 

@@ -71,7 +71,7 @@ def _show(found: dict[str, Any]) -> None:
 
     scores, members = found["scores"], found["members"]
     title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"
-    table = Table(title=title, caption=_protocol(found["protocol"]), box=box.SIMPLE_HEAD)
+    table = Table(title=title, caption=_protocol(found["protocol"], found["ignores"]), box=box.SIMPLE_HEAD)
     for column in ("member", "return", "normalised"):
         table.add_column(column, justify="right")
     normalised = scores["normalized"] or [None] * len(members)
@@ -87,10 +87,11 @@ def _show(found: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def _protocol(told: dict[str, Any]) -> str:
+def _protocol(told: dict[str, Any], ignored: list[str]) -> str:
     """The protocol in words, without what does not apply."""
     words = [f"{told['episodes']} episodes from seed {told['seed']}", f"{told['checkpoint']} checkpoint"]
-    words += [f"{told['policy']} policy", f"noise × {told['temperature']:g}"]
+    words += [] if "policy" in ignored else [f"{told['policy']} policy"]
+    words += ["no noise" if "temperature" in ignored else f"noise × {told['temperature']:g}"]
     if told["candidates"] > 1:
         weight = f", w = {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
         words.append(f"{told['selection']} of {told['candidates']} candidates{weight}")

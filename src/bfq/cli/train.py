@@ -1,10 +1,11 @@
 """`bfq train`: from data to a score, a picture and a policy."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-from bfq.cli.words import assignments, evaluations, seeds, show_json
+from bfq.cli.words import assignments, dest, evaluations, mapping, seeds, show_json
 from bfq.errors import BadInput, DiskTrouble
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
@@ -12,9 +13,13 @@ BASELINE_HELP = (
     "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc "
     "where neither --task nor --agent is given"
 )
+DATA_HELP = (
+    "how numbers are changed first, as observations=none or reward=standardise; default from the preset"
+)
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
-    "temperature", "sampling_steps", "sampler", "simulator", "episode_steps", "keep_going", "precision",
+    "temperature", "eval_seed", "selection", "softmax_weight", "policy", "sampling_steps", "sampler", "data",
+    "simulator", "episode_steps", "keep_going", "precision",
 )  # fmt: skip
 
 
@@ -39,8 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing")
     add("--temperature", type=float, metavar="X", help="factor on the acting noise")
+    add("--eval-seed", type=int, metavar="N", help="seed of the first episode of an evaluation")
+    add("--selection", metavar="HOW", help="argmax | softmax among the candidates")
+    add("--softmax-weight", type=float, metavar="W", help="w in softmax(w · Q)")
+    add("--policy", metavar="WHICH", help="ema | online")
     add("--sampling-steps", type=int, metavar="N", help="network calls an action when evaluated")
     add("--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`")
+    add("--data", action="append", default=[], metavar="NAME=WORD", help=DATA_HELP)
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
     add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
     add("--precision", metavar="NAME", help="float32, or bfloat16 for products: faster, on NVIDIA GPUs")
@@ -107,6 +117,7 @@ def _names(words: list[str] | None) -> list[str]:
 
 
 def _compose(args: argparse.Namespace) -> Any:
+    from bfq.agents.agent import get_agent
     from bfq.settings import EVALUATION_FLAGS, compose
 
     default = args.task is None and args.agent is None
@@ -122,19 +133,15 @@ def _compose(args: argparse.Namespace) -> Any:
         "baselines": _names(args.baseline) or (["bc"] if default else None),
     }
     values = assignments(args.set)
+    own = dataclasses.asdict(get_agent(args.agent or "bfq").config())
     for flag, name in EVALUATION_FLAGS.items():
-        if name in values:
+        if name in values and name not in own:
             raise BadInput(f"{name} is part of the evaluation, not of the agent: use {flag}.")
     return compose(
         **{name: value for name, value in asked.items() if value is not None},
         values=values,
-        evaluation={
-            "episodes": args.eval_episodes,
-            "candidates": args.candidates,
-            "temperature": args.temperature,
-            "sampling_steps": args.sampling_steps,
-            "sampler": args.sampler,
-        },
+        data=mapping(args.data, "--data"),
+        evaluation={name: getattr(args, dest(flag)) for flag, name in EVALUATION_FLAGS.items()},
         stop_on_divergence=not args.keep_going,
     )
 
@@ -143,7 +150,7 @@ def _given(args: argparse.Namespace) -> list[str]:
     """The options that describe a run, as far as they were used."""
     values = {name: getattr(args, name) for name in DESCRIBES_A_RUN}
     used = [name for name, value in values.items() if value is not None and value is not False]
-    return [f"--{name.replace('_', '-')}" for name in used if name != "set" or args.set]
+    return [f"--{name.replace('_', '-')}" for name in used if name not in ("set", "data") or values[name]]
 
 
 def _only_resume(args: argparse.Namespace) -> None:

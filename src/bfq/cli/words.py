@@ -32,15 +32,21 @@ def assignments(words: list[str]) -> dict[str, list[Any]]:
     return found
 
 
-def mapping(words: list[str]) -> dict[str, str]:
+def dest(flag: str) -> str:
+    """Where argparse keeps what follows a flag."""
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def mapping(words: list[str], flag: str = "--map") -> dict[str, str]:
     """`observations=obs,actions=act` as {"observations": "obs", "actions": "act"}."""
     found: dict[str, str] = {}
     for pair in ",".join(words).split(",") if words else []:
         ours, equals, theirs = pair.partition("=")
         if not (equals and ours and theirs):
-            raise BadInput(f"--map takes OURS=THEIRS, such as observations=obs_, not {pair!r}.")
+            example = "OURS=THEIRS, such as observations=obs_" if flag == "--map" else "NAME=WORD"
+            raise BadInput(f"{flag} takes {example}, not {pair!r}.")
         if ours in found:
-            raise BadInput(f"--map names {ours} twice.")
+            raise BadInput(f"{flag} names {ours} twice.")
         found[ours] = theirs
     return found
 

@@ -1,6 +1,7 @@
 """Everything that can change a score besides the policy."""
 
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from bfq.agents.agent import Acting
@@ -24,6 +25,9 @@ class Protocol:
 
     def check(self) -> "Protocol":
         """Itself, or a sentence saying what cannot be."""
+        self._check_types()
+        if self.checkpoint != "last":
+            raise BadInput("a score is that of the last checkpoint: leave checkpoint at last.")
         if self.episodes < 1:
             raise BadInput(f"episodes must be at least 1, not {self.episodes}.")
         if not 1 <= self.acting.candidates <= MOST_CANDIDATES:
@@ -41,6 +45,15 @@ class Protocol:
         if self.acting.policy not in POLICIES:
             raise unknown("policy", self.acting.policy, POLICIES)
         return self
+
+    def _check_types(self) -> None:
+        told = self.describe()
+        for name in ("episodes", "seed", "candidates", "sampling_steps"):
+            if not isinstance(told[name], Integral) or isinstance(told[name], bool):
+                raise BadInput(f"{name} must be a whole number, not {told[name]!r}.")
+        for name in ("temperature", "softmax_weight"):
+            if not isinstance(told[name], Real) or isinstance(told[name], bool):
+                raise BadInput(f"{name} must be a number, not {told[name]!r}.")
 
     def describe(self) -> dict[str, Any]:
         """As stored beside a score."""

@@ -7,6 +7,7 @@ from bfq.reporting.tables import ABSENT, decimals, number_text
 
 CHOICES = {"argmax": "the one the critics value most", "softmax": "one drawn by a softmax of their values"}
 POLICIES = {"ema": "the moving average of the policy", "online": "the policy itself"}
+USUAL = {"policy": "ema", "temperature": 1}  # what needs no word
 
 
 def about(run: Run) -> str:
@@ -25,12 +26,11 @@ def protocol(run: Run) -> str:
         return "This task has no simulator here, so nothing was evaluated."
     told = run.protocol
     first, episodes = told["seed"], told["episodes"]
-    whose = POLICIES.get(told["policy"], told["policy"])
     return " ".join(
         (
             f"Each seed ran {counted(episodes, 'episode')} with the {told['checkpoint']} checkpoint.",
             f"Episodes began from simulator seeds {first} to {first + episodes - 1}, the same for all seeds.",
-            f"Actions came from {whose}, with noise at temperature {told['temperature']:g}; {_choice(told)}.",
+            f"Actions came from {_source(run)}; {_choice(run)}.",
             *_sampling(told),
             _scale(run),
         )
@@ -39,7 +39,7 @@ def protocol(run: Run) -> str:
 
 def acting(run: Run) -> str:
     """How actions were chosen, in few words; what is not said is as usual."""
-    told = run.protocol
+    told = {**run.protocol, **{name: USUAL[name] for name in run.ignores if name in USUAL}}
     words = [counted(told["candidates"], "candidate")]
     if told["candidates"] > 1 and told["selection"] != "argmax":
         weight = f" of weight {plain(told['softmax_weight'])}" if told["selection"] == "softmax" else ""
@@ -97,7 +97,21 @@ def plain(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
-def _choice(told: dict[str, Any]) -> str:
+def _source(run: Run) -> str:
+    told = run.protocol
+    policy = "online" if "policy" in run.ignores else told["policy"]
+    noise = (
+        "without noise"
+        if "temperature" in run.ignores
+        else f"with noise at temperature {told['temperature']:g}"
+    )
+    return f"{POLICIES.get(policy, policy)}, {noise}"
+
+
+def _choice(run: Run) -> str:
+    told = run.protocol
+    if "temperature" in run.ignores:
+        return "it gives one for a state"
     if told["candidates"] == 1:
         return "one action was drawn and taken"
     words = CHOICES.get(told["selection"], told["selection"])

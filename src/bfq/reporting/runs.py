@@ -116,6 +116,7 @@ class Run:
     command: str
     rows: tuple[Row, ...] = field(repr=False)
     baselines: tuple["Run", ...] = ()
+    ignores: tuple[str, ...] = ()  # what of the protocol the agent has no use for: policy, temperature
 
     @property
     def counts_successes(self) -> bool:
@@ -192,7 +193,10 @@ def _read(folder: Path, baselines: tuple[Run, ...]) -> Run:
         for name, values in (result["scores"] or {}).items()
         if values is not None
     }
-    return Run(folder, **told, rows=_rows(folder / "metrics.jsonl", count), baselines=baselines)
+    ignores = result.get("ignores", [])
+    require({"ignores": ignores}, {"ignores": list}, str(path))
+    rows = _rows(folder / "metrics.jsonl", count)
+    return Run(folder, **told, rows=rows, baselines=baselines, ignores=tuple(map(str, ignores)))
 
 
 def _rows(path: Path, count: int) -> tuple[Row, ...]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from bfq.agents.agent import get_agent
@@ -42,9 +43,11 @@ def _run(cells: Sequence[Cell]) -> Run:
     rows = _rows(members.values())
     # Cells of old have no evaluations along the way; their first reading is the run's own all the same.
     last = rows[-1].metrics if rows else _scores(members.values())
+    agent = get_agent(told["agent"])
     return Run(
         folder=Path(told["run"]),
-        title=get_agent(told["agent"]).title,
+        title=agent.title,
+        ignores=agent.ignores(SimpleNamespace(**told["config"])),
         members=tuple(Member(*_key(key)) for key in members),
         scores=last,
         protocol=told.get("evaluations", first)["protocol"],
