@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 
 from bfq.data import minari
+from bfq.files import write_json
 from bfq.provenance import versions
 
 OBSERVATIONS, ACTIONS = 17, 6
@@ -81,7 +82,7 @@ def main():
     }
     print(json.dumps(result, indent=1))
     if args.out:
-        args.out.write_text(json.dumps(result, indent=1) + "\n")
+        write_json(args.out, result)
 
 
 if __name__ == "__main__":

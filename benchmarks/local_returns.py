@@ -23,6 +23,7 @@ from bfq.data.making import reroll
 from bfq.data.making.harness import Recipe, make
 from bfq.data.making.locomotion import NAMES
 from bfq.data.making.recipes import recipe_for
+from bfq.files import write_json
 from bfq.provenance import versions
 
 
@@ -75,7 +76,7 @@ def main() -> None:
     told = {"rows": rows, "versions": versions(), "command": shlex.join(["python", *sys.argv])}
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(told, indent=1) + "\n")
+        write_json(args.out, told)
 
 
 if __name__ == "__main__":

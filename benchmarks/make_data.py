@@ -23,6 +23,7 @@ from bfq.data import store
 from bfq.data.making.harness import make
 from bfq.data.making.locomotion import Episodes
 from bfq.data.making.recipes import recipe_for
+from bfq.files import write_json
 from bfq.provenance import versions
 from bfq.simulation.cores import cores
 from bfq.simulation.runners import GYMNASIUM, MOST_STEPS
@@ -113,7 +114,7 @@ def main() -> None:
     row["command"] = shlex.join(["python", *sys.argv])
     print(json.dumps(row, indent=1))
     if args.out:
-        args.out.write_text(json.dumps([row], indent=1) + "\n")
+        write_json(args.out, [row])
 
 
 def busy_seconds() -> float:

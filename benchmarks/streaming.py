@@ -21,6 +21,7 @@ import numpy as np
 
 from bfq.data import store
 from bfq.data.dataset import Dataset
+from bfq.files import write_json
 from bfq.provenance import versions
 
 WIDTH, ACTS = 17, 6
@@ -101,7 +102,7 @@ def main() -> None:
     }
     print(json.dumps(row, indent=1))
     if args.out:
-        args.out.write_text(json.dumps([row], indent=1) + "\n")
+        write_json(args.out, [row])
 
 
 if __name__ == "__main__":

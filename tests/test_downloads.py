@@ -1,6 +1,7 @@
 """Fetching files, against a server on this machine that misbehaves in every way one can think of."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import re
@@ -15,12 +16,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
+import numpy as np
 import pytest
 
-from bfq.data.fetching import transfer
+from bfq.cli.main import main
+from bfq.data.fetching import remotes, transfer
 from bfq.data.fetching.downloads import Remote, fetch
 from bfq.data.fetching.remotes import REMOTES, fetch_minari, remotes_for
 from bfq.data.fetching.web import Manners
+from bfq.data.sources import load_dataset
 from bfq.errors import BadInput, DiskTrouble
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -738,6 +743,43 @@ def test_a_minari_name_that_is_none_is_a_sentence(tmp_path, name):
         fetch_minari(name, tmp_path)
 
 
+def test_a_minari_dataset_is_downloaded_by_its_name(server, tmp_path, manners, monkeypatch, capsys):
+    with h5py.File(tmp_path / "main.hdf5", "w") as file:
+        file["episode_0/observations"] = np.arange(8.0).reshape(4, 2)
+        file["episode_0/actions"] = np.array([[0.5], [-0.5], [0.1]], np.float32)
+        file["episode_0/rewards"] = np.arange(3.0)
+        file["episode_0/terminations"] = np.zeros(3, bool)
+        file["episode_0/truncations"] = np.arange(3) == 2
+    body = (tmp_path / "main.hdf5").read_bytes()
+    shelve(server, {**FILES, "pen/human-v9/data/main_data.hdf5": body})
+    here = functools.partial(fetch_minari, hub=server.root, manners=manners)
+    monkeypatch.setattr(remotes, "fetch_minari", here)
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+    assert main(["data", "download", ID, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["transitions"] == 3
+    assert load_dataset(ID).rewards.tolist() == [0.0, 1.0, 2.0]
+    assert (tmp_path / "home" / "downloads" / "minari" / "D4RL" / "pen" / "human-v9" / "data").is_dir()
+    assert main(["data", "download", ID]) == 2
+    assert "add --replace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("D4RL/pen/human", "is no Minari dataset: names look like D4RL/pen/human-v2"),
+        ("../../x-v0", "is no Minari dataset"),
+        (ID, "is not here and fetching is switched off"),
+        ("local/hoper-medium", "did you mean 'local/hopper-medium'"),
+    ],
+)
+def test_a_name_that_cannot_be_downloaded_is_a_sentence(tmp_path, monkeypatch, capsys, name, sentence):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("BFQ_OFFLINE", "1")
+    assert main(["data", "download", name]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
 # The table of addresses.
 
 PAPER = [
@@ -811,8 +853,8 @@ def test_the_address_of_ogbench_is_that_of_its_package():
 
 
 def test_the_home_of_minari_is_that_of_its_package():
-    remotes = pytest.importorskip("minari.storage.remotes")
-    assert remotes.DEFAULT_REMOTE == "hf://farama-minari"
+    theirs = pytest.importorskip("minari.storage.remotes")
+    assert theirs.DEFAULT_REMOTE == "hf://farama-minari"
 
 
 def test_genuine_d4rl_files_begin_as_expected():

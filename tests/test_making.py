@@ -1,6 +1,7 @@
 """Data made here: robots stepped as Gymnasium steps them, the same bytes by any number of processes."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from bfq.cli.main import main
 from bfq.data import store
 from bfq.data.catalog import TASKS
 from bfq.data.making import harness, locomotion, reroll
@@ -19,9 +21,11 @@ from bfq.data.making.crew import Crew
 from bfq.data.making.harness import Part, Recipe, make
 from bfq.data.making.log import Log
 from bfq.data.making.recipes import COOKS, recipe_for
-from bfq.data.making.weights import Weights
+from bfq.data.making.weights import Weights, load, save
+from bfq.data.places import dataset_folder
 from bfq.data.sources import availability, kept, load_dataset, make_here
-from bfq.errors import BadInput
+from bfq.errors import BadInput, DiskTrouble
+from bfq.files import read_json
 from bfq.simulation.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -199,7 +203,7 @@ def test_made_data_is_kept_and_found_again():
     assert availability(name) == "yes"
     assert name in kept()
     assert load_dataset(name).sha256 == made.sha256
-    assert store.made_by(Path(os.environ["BFQ_HOME"]) / "datasets" / name)["seed"] == 0
+    assert read_json(dataset_folder(name) / store.CARD)["made"]["seed"] == 0
     with pytest.raises(BadInput, match="here already, with 200 transitions"):
         make_here(recipe_for(name, 300))
     assert len(make_here(recipe_for(name, 100), replace=True)) == 100
@@ -230,6 +234,89 @@ def test_a_file_without_a_robot_in_its_name_is_asked_for_one(tmp_path):
     with pytest.raises(BadInput, match="not one for the walker2d|motors"):
         reroll.recipe([tmp_path / "policy.npz"], robot="walker2d")
     assert reroll.recipe([tmp_path / "policy.npz"], robot="hopper").name == "rerolled/policy"
+
+
+def test_a_damaged_weight_file_is_refused_in_a_sentence(tmp_path):
+    content, path = locomotion.shipped("hopper-medium").read_bytes(), tmp_path / "hopper.npz"
+    rng, refused, tries = np.random.default_rng(0), 0, 300
+    for _ in range(tries):
+        broken = bytearray(content)
+        for at in rng.integers(0, len(broken), 8):
+            broken[at] = rng.integers(256)
+        path.write_bytes(broken[: rng.integers(len(broken) // 2, 2 * len(broken))])
+        try:
+            load(path)
+        except BadInput as error:  # and nothing else
+            refused += str(error).startswith(f"{path} is no weight file of a policy: ")
+    assert refused > 0.9 * tries  # eight bytes hardly ever fall where nothing is read
+
+
+def changed(path: Path, **changes: object) -> Path:
+    """A sound policy of the Hopper with other arrays or, for None, without them, in a file."""
+    sound = load(locomotion.shipped("hopper-medium"))
+    content = {"meta": json.dumps(sound.meta), **sound.arrays, **changes}
+    np.savez(path, **{name: array for name, array in content.items() if array is not None})
+    return path
+
+
+SOUND = {"activation": "relu", "squash": "tanh"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"hidden_1_w": np.full((256, 256), np.nan)}, "hidden_1_w holds NaN or an infinite value"),
+        ({"mean_b": np.full(3, 1e300)}, "mean_b holds NaN or an infinite value"),
+        ({"log_std_b": np.array(["a", "b", "c"])}, "log_std_b does not hold floating-point numbers"),
+        ({"hidden_1_w": np.zeros((255, 256))}, "the shapes of its layers do not fit together"),
+        ({"hidden_1_b": np.zeros((1, 256))}, "hidden_1 is not a matrix and a vector"),
+        ({"hidden_1_w": None}, "it has no hidden_1_w"),
+        ({"hidden_3_w": np.zeros((256, 256))}, "it has no hidden_2_w"),
+        ({"mean_b": None}, "it has no mean_b"),
+        ({"log_std_w": np.zeros((256, 4))}, "log σ does not fit that of its mean"),
+        ({"log_std_w": None}, "it has no log_std"),
+        ({"log_std_w": None, "log_std": np.zeros(4)}, r"log_std has the shape \(4,\) and not \(3,\)"),
+        ({"obs_mean": np.zeros(11)}, "it has no obs_std"),
+        ({"obs_mean": np.zeros(9), "obs_std": np.ones(11)}, "obs_mean has the shape"),
+        ({"meta": None}, "it has no meta"),
+        ({"meta": "[1]"}, "no JSON object"),
+        ({"meta": "[" * 100_000}, "no weight file"),
+        ({"meta": json.dumps({**SOUND, "activation": ["relu"]})}, "no weight file"),
+        ({"meta": json.dumps({**SOUND, "snapshots": [{}]})}, "not those of the snapshots"),
+        ({"meta": json.dumps({**SOUND, "snapshots": []})}, "not those of the snapshots"),
+    ],
+)
+def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(tmp_path, changes, sentence):
+    path = changed(tmp_path / "hopper.npz", **changes)
+    with pytest.raises(BadInput, match=sentence):
+        reroll.recipe([path])
+
+
+def test_weights_that_overflow_are_refused_before_anything_is_rolled(tmp_path):
+    wild = {"hidden_0_w": np.full((11, 256), 1e38), "hidden_1_w": np.full((256, 256), 1e38)}
+    path = changed(tmp_path / "hopper.npz", **wild, mean_w=np.tile([[1.0], [-1.0]], (128, 3)))  # ∞ − ∞
+    with pytest.raises(BadInput, match="its weights are too large"):
+        reroll.recipe([path])
+
+
+def test_bad_weight_files_are_one_line_and_nothing_is_kept(tmp_path, capsys):
+    path = changed(tmp_path / "hopper.npz", mean_b=np.full(3, np.nan))
+    assert main(["data", "reroll", str(path), "--size", "100"]) == 2
+    shown = capsys.readouterr().err
+    assert shown == f"bfq: {path} is no weight file of a policy: mean_b holds NaN or an infinite value.\n"
+    assert kept() == []
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["hopper.npz"]
+
+
+def test_a_weight_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    policy = load(locomotion.shipped("hopper-medium"))
+    save(tmp_path / "a.npz", policy)
+    before = (tmp_path / "a.npz").read_bytes()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(DiskTrouble, match="No space left"):
+        save(tmp_path / "a.npz", Weights(policy.arrays, {**policy.meta, "level": "other"}))
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+    assert (tmp_path / "a.npz").read_bytes() == before
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the genuine policies are not here")

@@ -13,6 +13,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.places import dataset_folder, home
 from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarise
 from bfq.errors import BadInput, DiskTrouble
+from bfq.files import read_json
 
 
 def piece(rows: int, seed: int = 0, width: int = 3) -> Dataset:
@@ -38,7 +39,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert (loaded.sha256, loaded.source, loaded.notes) == (saved.sha256, "dice", ("a note",))
     np.testing.assert_array_equal(loaded.episode_returns, saved.episode_returns)
     np.testing.assert_array_equal(loaded.summary.observation_std, saved.summary.observation_std)
-    assert store.made_by(path) == {"seed": 3}
+    assert read_json(path / store.CARD)["made"] == {"seed": 3}
     assert not [name for name in os.listdir(path.parent) if name.startswith(".")]
 
 

@@ -11,7 +11,7 @@ MAKE = "make a dataset here, from policies and planners that ship with bfq"
 IMPORT = "bring in files of your own, or published ones"
 INSPECT = "what is in a dataset: numbers, warnings, and a page of pictures"
 REROLL = "roll out the policy stored in a D4RL file or a weight file"
-DOWNLOAD = "fetch the published data of a task"
+DOWNLOAD = "fetch the published data of a task, or a dataset of Minari's"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reroll.add_argument("--old-masses", action="store_true", help="robots as heavy as when D4RL was made")
     _making(reroll)
     fetch = verbs.add_parser("download", help=DOWNLOAD, description=f"{DOWNLOAD[0].upper()}{DOWNLOAD[1:]}.")
-    fetch.add_argument("name", metavar="TASK", help="a published task; see `bfq tasks`")
+    fetch.add_argument(
+        "name", metavar="NAME", help="a published task (see `bfq tasks`), or D4RL/pen/human-v2"
+    )
     for verb in (make, bring, reroll, fetch):
         verb.add_argument("--replace", action="store_true", help="in place of the dataset that has this name")
     for verb in (make, bring, look, reroll, fetch):
@@ -131,18 +133,26 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _download(args: argparse.Namespace) -> int:
+    from bfq.data.importing import import_files
+
+    return _tell(import_files([_fetched(args.name)], args.name, replace=args.replace), args.json)
+
+
+def _fetched(name: str) -> Path:
+    """The file of a task, or the folder of a Minari dataset: its names have folders, as those made here."""
     from bfq.data.catalog import get_task
     from bfq.data.fetching.downloads import fetch
-    from bfq.data.fetching.remotes import remotes_for
-    from bfq.data.importing import import_files
+    from bfq.data.fetching.remotes import fetch_minari, remotes_for
+    from bfq.data.importing import OURS
+    from bfq.data.places import downloads
     from bfq.experiment import say
     from bfq.training.progress import byte_bar
 
-    remotes = remotes_for(get_task(args.name).name)
-    training = remotes[0]  # what follows is for validation, which no score uses
-    with byte_bar(f"fetching {training.file}") as progress:
-        path = fetch(training, progress=progress, say=say)
-    return _tell(import_files([path], args.name, replace=args.replace), args.json)
+    with byte_bar(f"fetching {name}") as progress:
+        if "/" in name and not name.startswith(OURS):
+            return fetch_minari(name, downloads() / "minari", progress=progress, say=say)
+        training = remotes_for(get_task(name).name)[0]  # what follows is for validation, which no score uses
+        return fetch(training, progress=progress, say=say)
 
 
 def _inspect(args: argparse.Namespace) -> int:

@@ -98,12 +98,6 @@ def _card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def made_by(folder: Path) -> dict[str, Any]:
-    """How the dataset in a folder was made: seed, sizes, versions."""
-    made = _card(folder).get("made")
-    return made if isinstance(made, dict) else {}
-
-
 def _info(folder: Path, name: str) -> Path:
     if not name.replace("_", "").isalnum():
         raise ValueError(f"{name!r} cannot name a column")

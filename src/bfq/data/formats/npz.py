@@ -17,10 +17,10 @@ def names_in(path: Path) -> list[str]:
         return list(archive.files)
 
 
-def read_arrays(path: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of these names; others are not even unpacked."""
+def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of these names (all arrays for None); others are not even unpacked."""
     with _opened(path) as archive:
-        return {name: archive[name] for name in names}
+        return {name: archive[name] for name in (archive.files if names is None else names)}
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bfq.data.making import weights
 from bfq.data.making.harness import Recipe
 from bfq.data.making.locomotion import MILLION, rolled
@@ -62,10 +64,13 @@ def _robot(path: Path) -> str:
 def _check(file: str, policy: Weights, robot: str) -> None:
     runners = Runners(robot, [0])
     try:
-        action = policy.act(runners.observations)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            action = policy.act(runners.observations)
     except (ValueError, KeyError) as error:
         raise BadInput(f"the policy in {file} is not one for the {robot}: {error}.") from error
     if action.shape != (1, runners.action_dim):
         raise BadInput(
             f"the policy in {file} moves {action.shape[1]} motors, the {robot} has {runners.action_dim}."
         )
+    if not np.isfinite(action).all():
+        raise BadInput(f"the policy in {file} gives actions that are no numbers: its weights are too large.")

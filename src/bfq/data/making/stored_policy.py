@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.formats.hdf5 import names_in, read_arrays
+from bfq.data.making.layers import Layer, check_fit, check_spread, fit, layer
 from bfq.data.making.weights import Weights
 from bfq.errors import BadInput
 
@@ -18,7 +19,6 @@ SQUASHES = {"tanh_gaussian": "tanh", "gaussian": "none", "deterministic": "none"
 NO_SPREAD = -20.0  # log σ of a policy without noise: the least that Weights takes
 
 Arrays = dict[str, npt.NDArray[Any]]
-Layer = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]  # weight (in × out), bias
 
 
 def stored_policy(path: Path) -> Weights:
@@ -57,25 +57,14 @@ def _layers(arrays: Arrays) -> tuple[list[Layer], bool]:
     hidden = takewhile(lambda name: f"{PLACE}{name}/weight" in arrays, (f"fc{k}" for k in count()))
     stored = [_layer(arrays, name) for name in (*hidden, "last_fc")]
     turned = [(weight.T, bias) for weight, bias in stored]
-    if not _fit(turned) and not _fit(stored):
-        raise ValueError("the shapes of its layers do not fit together")
-    return (turned, True) if _fit(turned) else (stored, False)
-
-
-def _fit(layers: list[Layer]) -> bool:
-    inputs = [layers[0][0].shape[0], *(len(bias) for _, bias in layers)]
-    return all(weight.shape == (inputs[k], len(bias)) for k, (weight, bias) in enumerate(layers))
+    if fit(turned):
+        return turned, True
+    check_fit(stored)
+    return stored, False
 
 
 def _layer(arrays: Arrays, name: str) -> Layer:
-    weight, bias = arrays[f"{PLACE}{name}/weight"], arrays[f"{PLACE}{name}/bias"]
-    if weight.dtype.kind != "f" or bias.dtype.kind != "f" or (weight.ndim, bias.ndim) != (2, 1):
-        raise ValueError(f"{name} is not a matrix and a vector of numbers")
-    with np.errstate(over="ignore", invalid="ignore"):
-        layer = weight.astype(np.float32), bias.astype(np.float32)
-    if not all(np.isfinite(part).all() for part in layer):
-        raise ValueError(f"{name} holds NaN or an infinite value")
-    return layer
+    return layer(name, arrays[f"{PLACE}{name}/weight"], arrays[f"{PLACE}{name}/bias"])
 
 
 def _spread(arrays: Arrays, mean: Layer, turned: bool) -> Arrays:
@@ -84,8 +73,7 @@ def _spread(arrays: Arrays, mean: Layer, turned: bool) -> Arrays:
         return {"log_std": np.full(len(mean[1]), NO_SPREAD, np.float32)}
     weight, bias = _layer(arrays, "last_fc_log_std")
     weight = weight.T if turned else weight
-    if weight.shape != mean[0].shape or bias.shape != mean[1].shape:
-        raise ValueError("the layer of its log σ does not fit that of its mean")
+    check_spread(mean, (weight, bias))
     if not (np.array_equal(weight, mean[0]) and np.array_equal(bias, mean[1])):
         return {"log_std_w": weight, "log_std_b": bias}
     # Adroit's expert files hold the layer of the mean twice; the data tells log σ, one vector for all states.

@@ -7,17 +7,20 @@ axis, and `meta` has a list `snapshots` of what is known about each.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.formats.npz import read_arrays
+from bfq.data.making.layers import check_fit, check_spread, layer, numbers
 from bfq.errors import BadInput
+from bfq.files import write_bytes
 
 Floats = npt.NDArray[np.float32]
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
@@ -77,22 +80,62 @@ class Weights:
 def save(path: Path, weights: Weights) -> None:
     """Writes the arrays in half precision: a tenth of a per cent of a weight is below what actions show."""
     half = {name: array.astype(np.float16) for name, array in weights.arrays.items()}
-    with path.open("wb") as file:
-        # NumPy types the keywords of savez as its own options.
-        np.savez_compressed(file, meta=np.array(json.dumps(weights.meta)), **half)  # type: ignore[arg-type]
+    image = BytesIO()
+    # NumPy types the keywords of savez as its own options.
+    np.savez_compressed(image, meta=np.array(json.dumps(weights.meta)), **half)  # type: ignore[arg-type]
+    write_bytes(path, image.getvalue())
 
 
 def load(path: Path) -> Weights:
-    """Reads a policy or a pack; nothing in the file is executed."""
+    """Reads a policy or a pack, and sees that it can act; nothing in the file is executed."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name].astype(np.float32) for name in file.files if name != "meta"}
-            meta = json.loads(str(file["meta"]))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        found = read_arrays(path)
+        meta = _meta(found.pop("meta"))
+        arrays = {name: numbers(name, array) for name, array in found.items()}
+        for policy in _policies(arrays, meta):
+            _check(policy)
+    except BadInput as error:
         raise BadInput(f"{path} is no weight file of a policy: {error}") from error
-    needed = {"hidden_0_w", "hidden_0_b", "mean_w", "mean_b"}
-    if not isinstance(meta, dict) or needed - set(arrays) or not {"log_std", "log_std_w"} & set(arrays):
-        raise BadInput(f"{path} is no weight file of a policy: arrays are missing in it.")
-    if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
-        raise BadInput(f"{path} does not say its activation (relu, tanh) and squash (tanh, none).")
+    except KeyError as error:
+        raise BadInput(f"{path} is no weight file of a policy: it has no {error.args[0]}.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadInput(f"{path} is no weight file of a policy: {error}.") from error
     return Weights(arrays, meta)
+
+
+def _meta(words: npt.NDArray[Any]) -> dict[str, Any]:
+    meta = json.loads(str(words))
+    if not isinstance(meta, dict):
+        raise ValueError("its meta is no JSON object")
+    if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
+        raise ValueError("it does not say its activation (relu, tanh) and squash (tanh, none)")
+    return meta
+
+
+def _policies(arrays: Mapping[str, Floats], meta: Mapping[str, Any]) -> list[Mapping[str, Floats]]:
+    """The arrays of the one policy, or those of each in a pack."""
+    if "snapshots" not in meta:
+        return [arrays]
+    facts = meta["snapshots"]
+    if not (facts and isinstance(facts, list) and all(a.shape[:1] == (len(facts),) for a in arrays.values())):
+        raise ValueError("its arrays are not those of the snapshots it lists")
+    return [{name: array[k] for name, array in arrays.items()} for k in range(len(facts))]
+
+
+def _check(arrays: Mapping[str, Floats]) -> None:
+    """Refuses arrays that are no network: missing ones, or shapes that do not fit together."""
+    halves = sum(name.startswith("hidden_") for name in arrays)
+    names = [*(f"hidden_{k}" for k in range((halves + 1) // 2 or 1)), "mean"]
+    layers = [layer(name, arrays[f"{name}_w"], arrays[f"{name}_b"]) for name in names]
+    check_fit(layers)
+    if "log_std_w" in arrays:
+        check_spread(layers[-1], layer("log_std", arrays["log_std_w"], arrays["log_std_b"]))
+    else:
+        _check_width(arrays, "log_std", len(layers[-1][1]))
+    for name in ("obs_mean", "obs_std") if "obs_mean" in arrays else ():
+        _check_width(arrays, name, len(layers[0][0]))
+
+
+def _check_width(arrays: Mapping[str, Floats], name: str, width: int) -> None:
+    if arrays[name].shape != (width,):
+        raise ValueError(f"{name} has the shape {arrays[name].shape} and not ({width},)")
