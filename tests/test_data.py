@@ -8,7 +8,7 @@ import bfq
 from bfq.data.catalog import PENDULUM
 from bfq.data.pendulum import BEST, make_pendulum, random_torque
 from bfq.data.sources import load_dataset
-from bfq.data.tables import read_file
+from bfq.data.tables import read_table
 from bfq.data.transforms import apply, fit
 from bfq.errors import BadInput
 from bfq.simulation.batch import Simulators
@@ -99,7 +99,7 @@ def test_defects_are_named(defect, tmp_path):
     if not any(np.asarray(value).dtype == object for value in given.values()):
         np.savez(tmp_path / "log.npz", **given)
         with pytest.raises(BadInput, match=words):
-            read_file(tmp_path / "log.npz")
+            read_table(tmp_path / "log.npz")
 
 
 def test_what_deserves_a_word_is_noted():
@@ -142,20 +142,20 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
 
     np.savez(tmp_path / "pickle.npz", **columns(observations=np.array([Bomb()], object)), allow_pickle=True)
     with pytest.raises(BadInput, match="never loaded"):
-        read_file(tmp_path / "pickle.npz")
+        read_table(tmp_path / "pickle.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 not an archive")
     (tmp_path / "torn.hdf5").write_bytes(b"not hdf5")
     for name in ("torn.npz", "torn.hdf5"):
         with pytest.raises(BadInput, match="not a readable"):
-            read_file(tmp_path / name)
+            read_table(tmp_path / name)
     with pytest.raises(BadInput, match="no file"):
-        read_file(tmp_path / "absent.npz")
+        read_table(tmp_path / "absent.npz")
     (tmp_path / "log.txt").write_text("x")
     with pytest.raises(BadInput, match="ends in .txt"):
-        read_file(tmp_path / "log.txt")
+        read_table(tmp_path / "log.txt")
     np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
     with pytest.raises(BadInput, match="has no observations: it holds pixels"):
-        read_file(tmp_path / "other.npz")
+        read_table(tmp_path / "other.npz")
     with pytest.raises(BadInput, match="did you mean 'pendulum-mixed'"):
         load_dataset("pendulum-mix")
 
@@ -270,7 +270,7 @@ def test_hdf5_files_cannot_point_elsewhere(tmp_path):
                     file[name] = value
             file["rewards"] = link
         with pytest.raises(BadInput, match="has no rewards"):
-            read_file(tmp_path / "log.h5")
+            read_table(tmp_path / "log.h5")
     content = bytearray((tmp_path / "secret.h5").read_bytes())
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -279,4 +279,4 @@ def test_hdf5_files_cannot_point_elsewhere(tmp_path):
             broken[at] = rng.integers(256)
         (tmp_path / "broken.h5").write_bytes(broken)
         with pytest.raises(BadInput):
-            read_file(tmp_path / "broken.h5")
+            read_table(tmp_path / "broken.h5")

@@ -73,11 +73,6 @@ def read_table(
     return replace(dataset, notes=(*chosen.notes, *unused, *told, *dataset.notes))
 
 
-def read_file(path: Path) -> Dataset:
-    """The dataset in a file, its columns recognised by their names."""
-    return read_table(path)
-
-
 READERS = {
     ".npz": Reader(npz.names_in, npz.read_arrays, False, ".npz"),
     ".csv": Reader(delimited.names_in, delimited.read_arrays, True, ""),
