@@ -348,6 +348,14 @@ def test_the_clock_adds_up_what_was_stopped_and_forgets_what_was_killed(tmp_path
     assert not (tmp_path / "clock.json").exists()  # what has ended is left alone
 
 
+@pytest.mark.parametrize("told", [{}, [1], {"seconds": "long"}, {"seconds": 1.0, "ended": 5}])
+def test_a_damaged_clock_is_one_sentence(tmp_path, told):
+    write_json(tmp_path / "clock.json", told)
+    for ask in (clock.seconds, clock.finished):
+        with pytest.raises(BadInput, match="clock.json"):
+            ask(tmp_path)
+
+
 def test_when_a_run_ended_survives_copying_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(clock.time, "time", lambda: 86400.0)
     with clock.clocked(tmp_path):

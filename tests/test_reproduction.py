@@ -18,6 +18,7 @@ import pytest
 from bfq.cli.main import main
 from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
+from bfq.files import locked
 from bfq.reporting.html import Drawn
 from bfq.reporting.published import TABLES
 from bfq.reporting.runs import Row, read_run
@@ -39,6 +40,7 @@ from bfq.reproduction.work import bench as work_bench
 from bfq.reproduction.work import scores, speed
 from bfq.reproduction.work.scores import populations
 from bfq.settings import compose
+from bfq.training.toy_methods import METHODS, PAPER
 
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
 MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-mixed,pen-human-v1"]
@@ -612,6 +614,87 @@ def test_times_are_measured_once_and_only_those_that_the_paper_has(tmp_path, mon
         ("frequency", [100.0]),
         ("training time", [0.5]),
     ]
+
+
+WITHOUT_DATA = {
+    "efficiency": Options(quick=True, agents=["fql-1", "fql-20"]),
+    "toy": Options(quick=True, seeds=1),
+}
+COMMANDS = {
+    "efficiency": ["reproduce", "efficiency", "--quick", "--agents", "fql-1,fql-20"],
+    "toy": ["reproduce", "toy", "--quick", "--seeds", "1"],
+}
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """What is measured and trained in an empty folder, where either takes no time."""
+    done = []
+
+    def noted(name, found):
+        return lambda *_: (done.append(name), found)[1]
+
+    seed = {"energy_distance": 1.0, "sliced_wasserstein2": 1.0, "share_on_filled": 1.0, "squares_covered": 8}
+    measured = {name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER}
+    record = {**measured, "settings": {"epochs": 2, "batches": 1}, "versions": {}, "train_seconds": {}}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(speed, "time_acting", noted("acting", {"batches_per_second": 100.0}))
+    monkeypatch.setattr(speed, "time_update", noted("training", {"microseconds_per_update": 1800.0}))
+    monkeypatch.setattr("bfq.cli.reproduce._checkerboard", noted("board", (record, b"png")))
+    return done
+
+
+@pytest.mark.parametrize(("name", "before", "after"), [("efficiency", ["training"], "acting"),
+                                                       ("toy", [], "board")])  # fmt: skip
+def test_what_another_command_measures_or_trains_is_left_to_it(
+    name, before, after, counted, monkeypatch, capsys
+):
+    """The first part's folder is held by another until the second look."""
+    (asked,) = chosen(name, WITHOUT_DATA[name])
+    folder = reproduce.plan(asked).works[0].folder(reproduce.Bench(tools=None))
+    folder.mkdir(parents=True)
+    other, looks = contextlib.ExitStack(), []
+    other.enter_context(locked(folder))
+
+    def patience(_):
+        looks.append(list(counted))
+        if len(looks) == 2:
+            other.close()
+
+    monkeypatch.setattr(reproduce, "time", SimpleNamespace(sleep=patience))
+    assert main(COMMANDS[name]) == 0
+    assert looks == [before, before]
+    assert counted == [*before, after]
+    assert capsys.readouterr().err.count(f"at work in {folder}. It is looked at again in the end.") == 1
+    assert {cell["state"] for cell in result(Path(), f"{name}-quick")["cells"]} == {"done"}
+
+
+TOY_RECORD = {"settings": {"epochs": 2, "batches": 1}, "versions": {}, "train_seconds": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("efficiency", []),
+        ("efficiency", {"versions": {}}),
+        ("efficiency", {"versions": {}, "acting": {"batches_per_second": "many"}}),
+        ("efficiency", {"acting": {"batches_per_second": 1.0}}),
+        ("toy", []),
+        ("toy", {}),
+        ("toy", {**TOY_RECORD, "fm": {}}),
+        ("toy", {**TOY_RECORD, "fm": {"1": {"seeds": [{}]}}}),
+    ],
+)
+def test_a_damaged_file_of_some_work_fails_it_alone(name, content, counted, capsys):
+    assert main(COMMANDS[name]) == 0
+    folders = {"efficiency": "efficiency-fql-1-*/h*.json", "toy": "checkerboard-*/result.json"}
+    (path,) = Path("runs").glob(folders[name])
+    path.write_text(json.dumps(content))
+    shutil.rmtree("results")  # where numbers would stand in the place of a failure
+    assert main(COMMANDS[name]) == 1
+    assert f"failed: {path}" in capsys.readouterr().err
+    states = [cell["state"] for cell in result(Path(), f"{name}-quick")["cells"]]
+    assert states == (["failed", "done"] if name == "efficiency" else ["failed"] * 20)
 
 
 def test_the_checkerboard_is_drawn_and_measured(tmp_path, monkeypatch, capsys):

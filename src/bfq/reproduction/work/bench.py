@@ -14,6 +14,8 @@ from bfq.experiment import RUNS
 from bfq.reproduction.results.cells import Cell
 from bfq.training.progress import announced, data_bar
 
+AT_WORK = "another process is at work in {folder}."  # what is said of a folder that is held
+
 
 class Tools(NamedTuple):
     """What belongs to higher layers and is lent to this one."""

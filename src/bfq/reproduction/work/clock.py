@@ -5,8 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
+from typing import Any
 
 from bfq.files import read_json, write_json
+from bfq.reporting.runs import MAYBE, require
 
 CLOCK = "clock.json"  # in the run folder
 
@@ -29,16 +32,26 @@ def clocked(folder: Path) -> Iterator[None]:
 
 def seconds(folder: Path) -> float | None:
     """As far as it is known; a run that was begun otherwise has no clock."""
-    path = folder / CLOCK
-    found: float | None = read_json(path)["seconds"] if path.exists() else None
+    found: float | None = _read(folder)["seconds"]
     return found
 
 
 def finished(folder: Path, files: Sequence[str] = ("result.json",)) -> str:
     """When a run ended, in UTC, as its clock says; else when the last of its files was written."""
-    path = folder / CLOCK
-    ended: str | None = read_json(path).get("ended") if path.exists() else None
+    ended: str | None = _read(folder)["ended"]
     return ended or _told(max((folder / file).stat().st_mtime for file in files))
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What a run's clock says; one that runs, or that was killed, does not say when it ended."""
+    path = folder / CLOCK
+    if not path.exists():
+        return {"seconds": None, "ended": None}
+    told: Any = read_json(path)
+    require(told, {"seconds": MAYBE}, str(path))
+    found = {"ended": None, **told}
+    require(found, {"ended": (str, NoneType)}, str(path))
+    return found
 
 
 def _told(moment: float) -> str:

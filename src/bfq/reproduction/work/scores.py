@@ -22,13 +22,14 @@ from bfq.reproduction.plan.sources import Source, as_good, at_hand
 from bfq.reproduction.results import successes
 from bfq.reproduction.results.cells import Cell, Reading, empty
 from bfq.reproduction.results.told_runs import COPIED, CURVES
-from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.bench import AT_WORK, Bench, Work, fingerprint, place
 from bfq.reproduction.work.clock import clocked, finished, seconds
 from bfq.settings import RunConfig, compose
 from bfq.training.loop import jsonable
 from bfq.training.population import members_of
 
 KEPT = (*COPIED, "precision")  # of a run's result.json, beside every score of it
+EVALUATED: dict[str, Any] = {"protocol": RESULT["protocol"], "scores": dict}  # what evaluating again leaves
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,10 @@ class Training:
         assert folder is not None  # the data is here now
         if not (folder / "config.json").exists():
             start(self.run, folder, dataset)
-        with locked(folder):
+        with locked(folder, AT_WORK):
             with clocked(folder):
                 result = execute(folder, dataset, (), bench.quiet)
-            require(result, RESULT, str(folder / "result.json"))
+            _check(folder, result)
             return [self._cell(column, folder, result, bench) for column in self.columns]
 
     def _cell(self, column: Column, folder: Path, result: dict[str, Any], bench: Bench) -> Cell:
@@ -223,6 +224,12 @@ def _along(folder: Path, places: Sequence[int]) -> dict[str, Any]:
     return {"steps": [row.step for row in rows], **told}
 
 
+def _check(folder: Path, result: dict[str, Any]) -> None:
+    """Refuses a run whose files lack what its cells tell of it; a report needs less, of scores say."""
+    read_run(folder)
+    require(result, {"scores": dict, "precision": str}, str(folder / "result.json"))
+
+
 def _is_of(member: dict[str, Any], column: Column) -> bool:
     return all(column.values.get(name) == value for name, value in member["overrides"].items())
 
@@ -242,6 +249,7 @@ def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], benc
         scores = {k: jsonable(np.asarray(v, float)) for k, v in found["scores"].items() if v is not None}
         write_json(path, {"protocol": found["protocol"], "scores": scores, **spent})
     kept: dict[str, Any] = read_json(path)
+    require(kept, EVALUATED, str(path))
     return kept
 
 

@@ -14,12 +14,13 @@ from bfq.bench.acting import BATCH, time_acting
 from bfq.bench.updates import Sizes, made_up, time_update
 from bfq.data.catalog import SIZES, TASKS
 from bfq.errors import BadInput
-from bfq.files import make_folder, read_json, write_json
+from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import versions
 from bfq.reporting.published import TABLES
+from bfq.reporting.runs import NUMBER, require
 from bfq.reproduction.plan.experiments import Column, Experiment
 from bfq.reproduction.results.cells import Cell, Reading
-from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.bench import AT_WORK, Bench, Work, fingerprint, place
 from bfq.reproduction.work.clock import finished
 from bfq.settings import compose
 from bfq.training.compiled import remember_compilations
@@ -28,6 +29,10 @@ MILLION = 1_000_000
 MEASURES: dict[str, tuple[str, Callable[[dict[str, Any]], float]]] = {  # by the paper's name: unit, value
     "frequency": ("Hz", lambda row: float(row["acting"]["batches_per_second"])),
     "training time": ("hours", lambda row: float(row["training"]["microseconds_per_update"]) / 3600),
+}
+TOLD: dict[str, dict[str, Any]] = {  # what a robot's file must hold of each
+    "frequency": {"acting": {"batches_per_second": NUMBER}},
+    "training time": {"training": {"microseconds_per_update": NUMBER}},
 }
 # The paper's table of hyperparameters has one size for all networks, so that all methods are timed at it.
 NETWORKS = {"width": 256, "critic_width": 256, "depth": 4, "critic_depth": 4}
@@ -87,6 +92,10 @@ class Measurement:
         folder = self.folder(bench)
         assert folder is not None
         make_folder(folder)
+        with locked(folder, AT_WORK):
+            return self._cells(folder)
+
+    def _cells(self, folder: Path) -> list[Cell]:
         files = {task: f"{task.replace('/', '-')}.json" for task in self.tasks}
         rows = [self._measured(task, folder / file) for task, file in files.items()]
         whole = {"tasks": list(self.tasks), "agent": self.column.agent, "rows": rows, "run": str(folder)}
@@ -142,6 +151,9 @@ class Measurement:
             spent = {"seconds": time.monotonic() - began}
             write_json(path, {"task": task, **found, "versions": versions(), **spent})
         kept: dict[str, Any] = read_json(path)
+        require(kept, {"versions": dict}, str(path))
+        for name in self._measures:
+            require(kept, TOLD[name], str(path))
         return kept
 
     def _measure(self, task: str) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 
-from bfq.files import make_folder, read_json, write_bytes, write_json
+from bfq.files import locked, make_folder, read_json, write_bytes, write_json
+from bfq.reporting.runs import NUMBER, require
 from bfq.reproduction.plan.experiments import QUICK, Experiment
 from bfq.reproduction.results.cells import Cell, Reading
-from bfq.reproduction.work.bench import Bench, Work, fingerprint, place
+from bfq.reproduction.work.bench import AT_WORK, Bench, Work, fingerprint, place
 from bfq.reproduction.work.clock import finished
 from bfq.training.toy_methods import METHODS, PAPER, Settings
 
@@ -18,6 +19,11 @@ MEASURES = {
     "sliced Wasserstein-2 distance": "sliced_wasserstein2",
     "share on filled squares": "share_on_filled",
     "squares covered, of 8": "squares_covered",
+}
+RECORD: dict[str, Any] = {  # what a record must hold, beside what was measured of each column
+    "settings": {"epochs": int, "batches": int},
+    "versions": dict,
+    "train_seconds": dict,
 }
 QUICK_EPOCHS = 2
 
@@ -74,13 +80,20 @@ class Board:
         """Trains, unless that was done before."""
         folder = self.folder(bench)
         assert folder is not None
-        if not (folder / "result.json").exists():
-            make_folder(folder)
-            words = QUICK if self.experiment.quick else ""
-            record, picture = bench.tools.checkerboard(self._seeds, self._epochs, words)
-            write_bytes(folder / "toy.png", picture)
-            write_json(folder / "result.json", {**record, "device": jax.devices()[0].device_kind})
-        record = read_json(folder / "result.json")
+        make_folder(folder)
+        with locked(folder, AT_WORK):
+            if not (folder / "result.json").exists():
+                self._train(folder, bench)
+            return self._cells(folder)
+
+    def _train(self, folder: Path, bench: Bench) -> None:
+        words = QUICK if self.experiment.quick else ""
+        record, picture = bench.tools.checkerboard(self._seeds, self._epochs, words)
+        write_bytes(folder / "toy.png", picture)
+        write_json(folder / "result.json", {**record, "device": jax.devices()[0].device_kind})
+
+    def _cells(self, folder: Path) -> list[Cell]:
+        record = _read(folder / "result.json")
         kept = {name: record[name] for name in ("settings", "versions", "train_seconds")}
         steps = record["settings"]["epochs"] * record["settings"]["batches"]
         provenance = {
@@ -107,6 +120,17 @@ def boards(experiment: Experiment) -> list[Work]:
 
 def _columns() -> list[tuple[str, int]]:
     return [(method, steps) for method in PAPER for steps in METHODS[method].steps]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A record with every number that the cells take from it, or a sentence on what it lacks."""
+    record: dict[str, Any] = read_json(path)
+    require(record, RECORD, str(path))
+    for method, steps in _columns():
+        require(record, {method: {str(steps): {"seeds": list}}}, str(path))
+        for seed in record[method][str(steps)]["seeds"]:
+            require(seed, dict.fromkeys(MEASURES.values(), NUMBER), str(path), f"{method}: {steps}: ")
+    return record
 
 
 def _reading(row: str, measured: dict[str, Any]) -> Reading:
