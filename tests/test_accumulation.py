@@ -1,6 +1,7 @@
 """Results that grow over several commands and machines: on files made up, so that nothing is trained."""
 
 import json
+import os
 import re
 import shutil
 import threading
@@ -316,6 +317,43 @@ def test_many_that_write_at_once_lose_nothing(tmp_path):
     assert len(made.cells) == 24
     assert len(made.calls) == 8
     assert {path.name for path in (tmp_path / "main").iterdir()} == {"result.json", "table.md"}
+
+
+def test_two_that_write_one_file_at_once_both_write_it_whole(tmp_path, monkeypatch):
+    path, flush = tmp_path / "a.json", os.fsync
+
+    def meanwhile(file):
+        """The second begins and ends when the first has written all but not yet renamed it."""
+        flush(file)
+        monkeypatch.setattr(os, "fsync", flush)
+        write_json(path, ["second"])
+        assert json.loads(path.read_text()) == ["second"]
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    write_json(path, ["first"] * 100)
+    assert json.loads(path.read_text()) == ["first"] * 100
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_of_its_file(tmp_path):
+    old, young = ".a[1].json.0123abcd.part", ".a[1].json.4567abcd.part"
+    others = (".a[1].json.part", ".b.json.0123abcd.part", ".a[1].json.of-mine.part")
+    for name in (old, young, *others):
+        (tmp_path / name).touch()
+    for name in (old, *others):
+        os.utime(tmp_path / name, (0, 0))
+    write_json(tmp_path / "a[1].json", [])
+    assert {path.name for path in tmp_path.iterdir()} == {"a[1].json", young, *others}
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(tmp_path / "a.json", [])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_is_held_by_one_at_a_time(tmp_path):

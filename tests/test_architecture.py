@@ -37,7 +37,7 @@ ONLY = {
     "flow": {"flow", "nets", "kernels"},
     "diffusion": {"diffusion", "nets"},
     "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors"},
-    "reporting": {"reporting", "errors"},
+    "reporting": {"reporting", "errors", "files"},
     "simulation": {"simulation", "errors"},
     "presets": {"presets"},
 }

@@ -298,7 +298,8 @@ def test_line_ends_stay_as_they_are(root, monkeypatch):
 def test_a_disk_that_refuses_is_one_sentence(root, monkeypatch, capsys):
     path, folder = root / "README.md", root / "results" / "main"
     path.write_text("<!-- results/main -->\n<!-- end -->\n")
-    (root / ".README.md.part").mkdir()  # where a new one would be written
+    monkeypatch.setattr("bfq.files.secrets.token_hex", lambda _: "0")
+    (root / ".README.md.0.part").mkdir()  # where a new one would be written
     (folder / "table.md").mkdir()
     for command, given in ((readme, path), (merging, folder)):
         monkeypatch.setattr("sys.argv", ["command", str(given)])

@@ -2,28 +2,43 @@
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bfq.errors import BadInput, Busy, DiskTrouble
 
+STALE_S = 3600.0  # no write takes so long: its process was killed
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Puts `content` at `path` in one step, as far as any reader can tell."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # no other writer's
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise DiskTrouble(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    _sweep(path)
+
+
+def _sweep(path: Path) -> None:
+    """Removes what writers of the same file left when they were killed."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+        with contextlib.suppress(OSError):  # another may be as quick
+            if time.time() - part.stat().st_mtime > STALE_S:
+                part.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,12 +1,11 @@
 """Run folders in; a page, its figures and a table out."""
 
-import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bfq.errors import BadInput
+from bfq.errors import BadInput, DiskTrouble
+from bfq.files import make_folder, write_bytes
 from bfq.reporting.figures import learning_curves
 from bfq.reporting.html import report_page
 from bfq.reporting.runs import Run, read_run
@@ -31,6 +30,7 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     if compares(runs):
         contents["scores.png"] = score_figure(runs)
         contents["table.md"] = markdown_comparison(runs).encode("utf-8", "replace")
+    make_folder(out)
     written = [_write(out / name, content) for name, content in contents.items() if content is not None]
     return {
         "runs": [_identity(run) for run in runs],
@@ -51,14 +51,9 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _write(path: Path, content: bytes) -> Path:
-    """Puts a file in its place in one step, as far as any reader can tell."""
-    part = path.with_name(f".{path.name}.part")
+    """A report has nothing to lose: a place that refuses it is one that was badly chosen."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise BadInput(f"cannot write {path}: {error.strerror or error}.") from error
+        write_bytes(path, content)
+    except DiskTrouble as trouble:
+        raise BadInput(str(trouble)) from trouble
     return path
