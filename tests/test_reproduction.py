@@ -168,7 +168,10 @@ def test_a_strip_of_the_trained_policy_is_that_of_its_run(finished):
 
 
 def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch):
-    """Frames that the machine of the run could not draw are drawn from its checkpoint, the same ones."""
+    """Frames that the machine of the run could not draw are drawn from its checkpoint, the same ones.
+
+    They go to the results, and nothing to the run's folder.
+    """
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(work_bench, "load_dataset", None)
@@ -178,9 +181,45 @@ def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch)
         path.unlink()
     merge(Path("results/main-quick"))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert [path.parent.name for path in tmp_path.glob("runs/*/frames.png")] == [
-        path.name for path in tmp_path.glob("runs/*-bfq-*")
-    ]
+    assert not list(tmp_path.glob("runs/*/frames.png"))
+
+
+@pytest.mark.parametrize("way", ["{place}/../{run}", "../{run}", "runs/../../{run}", "runs", "runs/..", "/"])
+def test_results_do_not_choose_what_is_read_nor_where_is_written(finished, tmp_path, monkeypatch, way):
+    """A whole run that lies outside of the runs folder is not looked into, and the kept strip stands."""
+    (run,) = (finished[0] / "runs").glob("*-bfq-*")
+    place, outside = tmp_path / "place", tmp_path / run.name
+    shutil.copytree(finished[0], place)
+    shutil.move(place / "runs" / run.name, outside)
+    for folder in (outside, place / "runs", place):
+        (folder / "frames.png").write_bytes(b"secret")
+    monkeypatch.chdir(place)
+    results, told = Path("results/main-quick"), result(place)
+    for cell in (cell for cell in told["cells"] if "run" in cell):
+        cell["run"] = way.format(place=place, run=run.name)
+    for path in results.glob("frames-*.png"):
+        path.unlink()
+    (results / "result.json").write_text(json.dumps(told))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if results.name not in str(path)}
+    merge(results)
+    assert f"its run {cell['run']} is not in the folder runs." in (results / "index.html").read_text()
+    assert not list(results.glob("frames-*.png"))
+    assert before == {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if results.name not in str(path)
+    }
+    (results / "kept.png").write_bytes(b"kept")
+    assert strips.frames(cell["run"], results / "kept.png") == b"kept"
+
+
+def test_the_checkerboards_picture_is_that_of_a_run_of_this_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    row, reading = "energy distance", (Reading("energy distance", (1.0,)),)
+    for run, pictures in (("runs/x", [b"x"]), ("elsewhere/x", []), (str(tmp_path / "runs/x"), [b"x"])):
+        Path(run).mkdir(parents=True, exist_ok=True)
+        (Path(run) / "toy.png").write_bytes(b"x")
+        cell = Cell(row, "bfq-1", "done", "", row, reading, {"run": run, "versions": {}})
+        made = Outcome(EXPERIMENTS["toy"], (), (cell,))
+        assert [drawn.png for drawn in figures(made, tmp_path / "results")] == pictures
 
 
 def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from bfq.reproduction.results.stored import folder_of
 from bfq.reproduction.results.together import common
 from bfq.reproduction.results.told_runs import told_runs
 from bfq.reproduction.shown.frequency import frequency_and_score
+from bfq.reproduction.shown.run_folders import run_folder
 
 K = TypeVar("K")
 FEW = 4  # columns that can be bars beside each other
@@ -194,8 +195,8 @@ def _steps(column: str) -> tuple[str, float]:
 def _toy(outcome: Outcome, results: Path) -> list[Drawn]:
     """The picture of the run, or the one that is kept here if that is elsewhere."""
     caption = "Black: the truth. Blue: what each method makes of the same noise, seed by seed the first."
-    runs = dict.fromkeys(Path(cell.provenance["run"]) for cell in outcome.cells if cell.readings)
-    folders = [*runs, folder_of(outcome.experiment, results)]
+    runs = dict.fromkeys(run_folder(cell.provenance["run"]) for cell in outcome.cells if cell.readings)
+    folders = [*filter(None, runs), folder_of(outcome.experiment, results)]
     pictures = [path for folder in folders if runs and (path := folder / "toy.png").is_file()]
     heading = outcome.experiment.heading
     return [Drawn("toy.png", heading, path.read_bytes(), caption) for path in pictures[:1]]

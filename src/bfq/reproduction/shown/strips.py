@@ -1,4 +1,7 @@
-"""Trained policies at work: a strip of frames a row, from the run folder, the results, or a checkpoint."""
+"""Trained policies at work: a strip of frames a row, from the run folder, the results, or a checkpoint.
+
+Nothing is written here: whoever shows a strip keeps it among the results.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -6,10 +9,10 @@ from typing import NamedTuple
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import load_trained, read_run, world_of
-from bfq.files import write_bytes
+from bfq.experiment import RUNS, load_trained, read_run, world_of
 from bfq.reporting.html import Drawn
 from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.shown.run_folders import run_folder
 
 FRAMES = "frames.png"  # where a run keeps the strip of its first member
 CAPTION = "The beginning of the first episode of {}, {}, after training."
@@ -33,7 +36,7 @@ def strips(outcome: Outcome, kept: Path) -> Strips:
     for cell in filter(None, (_shown(outcome, row) for row in outcome.rows)):
         name = outcome.experiment.named(cell.column)
         try:
-            picture = frames(Path(cell.provenance["run"]), kept / file_of(cell))
+            picture = frames(cell.provenance["run"], kept / file_of(cell))
         except Exception as error:  # noqa: BLE001 - graphics fail in many ways
             found.missing.append(f"{cell.row}, {name}: could not be drawn here: {_told(error)}")
             continue
@@ -54,14 +57,15 @@ def file_of(cell: Cell) -> str:
     return f"frames-{'-'.join(words).replace('/', '-').replace(' ', '-')}.png"
 
 
-def frames(folder: Path, kept: Path) -> bytes:
-    """The strip of a run's first member: its own, the kept one, else one drawn now for its folder."""
-    path = folder / FRAMES
-    if not path.is_file() and kept.is_file():
-        return kept.read_bytes()
-    if not path.is_file():
-        write_bytes(path, _draw(folder))
-    return path.read_bytes()
+def frames(run: str, kept: Path) -> bytes:
+    """The strip of a run's first member: its own, the kept one, else one drawn now."""
+    folder = run_folder(run)
+    for path in (*([folder / FRAMES] if folder else []), kept):
+        if path.is_file():
+            return path.read_bytes()
+    if folder is None:
+        raise BadInput(f"its run {run} is not in the folder {RUNS}.")
+    return _draw(folder)
 
 
 def _shown(outcome: Outcome, row: str) -> Cell | None:
