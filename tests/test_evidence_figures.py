@@ -166,7 +166,7 @@ def bars(axes):
 def test_points_stand_at_their_frequency_and_score():
     ours = {"BFQ": Point(9000.0, 80.0, 3.0, (8000.0, 9500.0)), "DQL": Point(150.0, 70.0)}
     paper = {"BFQ": Point(2000.0, 82.0, 1.0), "SRPO": Point(3000.0, 60.0)}
-    (axes,) = draw_frequencies(ours, "Speed", "score", paper).axes
+    (axes,) = draw_frequencies(ours, "Speed", paper).axes
     drawn = bars(axes)
     assert list(drawn) == ["BFQ", "DQL", "BFQ, the paper's", "SRPO, the paper's"]
     dot, (across, up) = drawn["BFQ"]
@@ -187,7 +187,7 @@ def test_points_stand_at_their_frequency_and_score():
 def test_names_lie_off_dots_bars_and_each_other(apart):
     ours = {m: Point(9000 * (1 + apart * k), 80 + 10 * apart * k, 4.0) for k, m in enumerate(METHODS)}
     paper = {m: Point(point.frequency / 2, point.score - 1, 1.0) for m, point in ours.items()}
-    figure = draw_frequencies(ours, "Speed", "score", paper)
+    figure = draw_frequencies(ours, "Speed", paper)
     assert_legible(figure)
     (axes,) = figure.axes
     written = {text.get_text(): box for text, box in texts(figure)}

@@ -33,30 +33,22 @@ class Point(NamedTuple):
 
 
 def frequency_figure(
-    methods: Mapping[str, Point],
-    title: str,
-    unit: str = "normalised score",
-    paper: Mapping[str, Point] | None = None,
-    colours: Colours | None = None,
+    methods: Mapping[str, Point], title: str, paper: Mapping[str, Point] | None = None
 ) -> bytes | None:
     """The picture of `draw_frequencies`; None without methods."""
-    return png(draw_frequencies(methods, title, unit, paper, colours)) if methods else None
+    return png(draw_frequencies(methods, title, paper)) if methods else None
 
 
 def draw_frequencies(
-    methods: Mapping[str, Point],
-    title: str,
-    unit: str,
-    paper: Mapping[str, Point] | None = None,
-    colours: Colours | None = None,
+    methods: Mapping[str, Point], title: str, paper: Mapping[str, Point] | None = None
 ) -> Figure:
     """Full what was measured, hollow what the paper says, a thin line between the two of one method."""
     printed = paper or {}
-    shades = method_colours(dict.fromkeys((*methods, *printed)), colours)
+    shades = method_colours(dict.fromkeys((*methods, *printed)))
     tall = ABOVE + TALL + BELOW
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
     axes = figure.add_axes((LEFT / WIDTH, BELOW / tall, 1 - (LEFT + RIGHT) / WIDTH, TALL / tall))
-    _style(axes, [*methods.values(), *printed.values()], unit)
+    _style(axes, [*methods.values(), *printed.values()])
     for name in methods.keys() & printed.keys():
         here, there = methods[name], printed[name]
         ends = (here.frequency, there.frequency), (here.score, there.score)
@@ -70,7 +62,7 @@ def draw_frequencies(
     return figure
 
 
-def _style(axes: Any, points: Sequence[Point], unit: str) -> None:
+def _style(axes: Any, points: Sequence[Point]) -> None:
     style(axes, grid="both")
     speeds = [f for point in points for f in (point.frequency, *(point.frequencies or ()))]
     low, high = min(speeds) / AIR, max(speeds) * AIR
@@ -82,7 +74,7 @@ def _style(axes: Any, points: Sequence[Point], unit: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_xlabel("action batches a second", color=QUIET, fontsize=FONT)
-    axes.set_ylabel(plain(unit), color=QUIET, fontsize=FONT)
+    axes.set_ylabel("normalised score", color=QUIET, fontsize=FONT)
 
 
 def _words(points: Iterable[Point], printed: bool) -> str:

@@ -12,6 +12,8 @@ Array = npt.NDArray[np.float64]
 Values = Sequence[float] | Array
 Scores = Mapping[str, Values]  # of one method: the seeds of each task
 Statistic = Callable[[Array], float]
+LEVEL = 0.95  # of every interval, as all captions say
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # the quantiles at its ends
 
 
 class Interval(NamedTuple):
@@ -53,7 +55,7 @@ def summarise(values: Values) -> Summary:
     if n == 1:
         return Summary(mean, 0.0, 1, None)
     std = float(x.std(ddof=1))
-    half = float(stdtrit(n - 1, 0.975)) * std / n**0.5
+    half = float(stdtrit(n - 1, TAILS[1])) * std / n**0.5
     return Summary(mean, std, n, Interval(mean - half, mean + half))
 
 
@@ -68,28 +70,27 @@ def stratified_bootstrap(
     groups: Sequence[Values],
     statistic: Statistic = interquartile_mean,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
     """Percentile interval of a statistic of all values, seeds drawn anew within each group (a task, say)."""
     random = np.random.default_rng(seed)
     strata = [_array(group) for group in groups]
     draws = np.concatenate([random.choice(x, (resamples, len(x))) for x in strata], axis=1)
-    low, high = np.quantile([statistic(draw) for draw in draws], [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile([statistic(draw) for draw in draws], TAILS)
     return Interval(float(low), float(high))
 
 
-def pooled_interquartile_mean(scores: Scores, level: float = 0.95) -> Estimate:
+def pooled_interquartile_mean(scores: Scores) -> Estimate:
     """The interquartile mean of the seeds of all tasks, with its stratified bootstrap interval.
 
     The interval is too narrow for a handful of seeds of a single task.
     """
     tasks = _tasks(scores)
     value = interquartile_mean(np.concatenate(tasks))
-    return Estimate(value, stratified_bootstrap(tasks, level=level) if _spreads(tasks) else None)
+    return Estimate(value, stratified_bootstrap(tasks) if _spreads(tasks) else None)
 
 
-def mean_over_tasks(scores: Scores, level: float = 0.95) -> Estimate:
+def mean_over_tasks(scores: Scores) -> Estimate:
     """The mean of the tasks' means with its interval; of one task it is that of `summarise`.
 
     Tasks differ in their spread, so the variances s²/n add up and Student's t has the degrees of freedom
@@ -105,13 +106,11 @@ def mean_over_tasks(scores: Scores, level: float = 0.95) -> Estimate:
     if total == 0:
         return Estimate(mean, Interval(mean, mean))
     freedom = 1 / np.sum((variance / total) ** 2 / (n - 1))
-    half = float(stdtrit(freedom, (1 + level) / 2) * np.sqrt(total)) / len(tasks)
+    half = float(stdtrit(freedom, TAILS[1]) * np.sqrt(total)) / len(tasks)
     return Estimate(mean, Interval(mean - half, mean + half))
 
 
-def performance_profile(
-    scores: Scores, thresholds: Values, resamples: int = 2000, level: float = 0.95, seed: int = 0
-) -> Profile:
+def performance_profile(scores: Scores, thresholds: Values, resamples: int = 2000, seed: int = 0) -> Profile:
     """The share of runs above τ, every task weighing the same: mean over tasks of the mean of 1[x > τ].
 
     The band holds at each τ alone, and is too narrow for a handful of seeds of a single task.
@@ -124,12 +123,12 @@ def performance_profile(
         return Profile(tau, share, None)
     random = np.random.default_rng(seed)
     draws = sum(_counts(random, len(runs), resamples) @ runs / len(runs) for runs in above) / len(above)
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(draws, TAILS, axis=0)
     return Profile(tau, share, (low, high))
 
 
 def probability_of_improvement(
-    ours: Scores, theirs: Scores, resamples: int = 2000, level: float = 0.95, seed: int = 0
+    ours: Scores, theirs: Scores, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
     """P(X > Y) + P(X = Y) / 2 for a run X of ours and a run Y of theirs, mean over tasks.
 
@@ -148,15 +147,15 @@ def probability_of_improvement(
         / won.size
         for won in wins
     ]
-    low, high = np.quantile(np.mean(draws, axis=0), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.mean(draws, axis=0), TAILS)
     return Estimate(value, Interval(float(low), float(high)))
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+def wilson(successes: int, n: int) -> Interval:
     """Wilson's interval for a success rate: it stays in [0, 1] and has a width at 0 and at 1."""
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"{successes} successes in {n} trials cannot be.")
-    z, rate = float(ndtri((1 + level) / 2)), successes / n
+    z, rate = float(ndtri(TAILS[1])), successes / n
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
     return Interval(max(0.0, centre - half), min(1.0, centre + half))

@@ -39,7 +39,7 @@ def frequency_and_score(outcome: Outcome, results: Path) -> list[Drawn]:
         if speed and all(theirs):
             paper[name] = Point(speed.value, fmean(each.value for each in theirs if each))
     title = "Frequency and score"
-    picture = frequency_figure(ours, title, paper=paper)
+    picture = frequency_figure(ours, title, paper)
     caption = CAPTION.format("the row" if len(rows) == 1 else f"{len(rows)} rows", ", ".join(rows))
     caption += warning(scored, rows)
     return [Drawn(FILE, title, picture, caption)] if picture else []
