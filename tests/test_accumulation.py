@@ -98,7 +98,7 @@ def no_data(monkeypatch):
 
 
 def states(made):
-    return [made.state(work, Bench(tools=None)) for work in made.works]
+    return [made.state(work, Bench(evaluate=None)) for work in made.works]
 
 
 # What is asked for and finished elsewhere.

@@ -37,7 +37,7 @@ from bfq.reproduction.shown.page import page_of
 from bfq.reproduction.shown.table import markdown
 from bfq.reproduction.shown.written import write_numbers
 from bfq.reproduction.work import bench as work_bench
-from bfq.reproduction.work import scores, speed
+from bfq.reproduction.work import scores, speed, toy
 from bfq.reproduction.work.scores import populations
 from bfq.settings import compose
 from bfq.training.toy_methods import METHODS, PAPER
@@ -363,7 +363,7 @@ def test_a_seed_without_a_score_fails_its_cell_and_a_changed_setting_has_another
         assert [c["state"] for c in shown["cells"] if c["column"] == "bfq"] == ["done", "unfilled"]
         (other,) = chosen("main", Options(True, ["bc"], ["pendulum-mixed"], [0, 1], 21))
         (part,) = reproduce.plan(other).works
-        bench = reproduce.Bench(tools=None)
+        bench = reproduce.Bench(evaluate=None)
         assert part.folder(bench).name not in {folder.name for folder in (place / "runs").iterdir()}
         (same,) = chosen("main", Options(True, ["bc"], ["pendulum-mixed"], [0, 1], 20))
         assert reproduce.plan(same).works[0].folder(bench).name == first.name
@@ -679,7 +679,7 @@ def counted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(speed, "time_acting", noted("acting", {"batches_per_second": 100.0}))
     monkeypatch.setattr(speed, "time_update", noted("training", {"microseconds_per_update": 1800.0}))
-    monkeypatch.setattr("bfq.cli.reproduce._checkerboard", noted("board", (record, b"png")))
+    monkeypatch.setattr(toy, "checkerboard", noted("board", (record, b"png")))
     return done
 
 
@@ -690,7 +690,7 @@ def test_what_another_command_measures_or_trains_is_left_to_it(
 ):
     """The first part's folder is held by another until the second look."""
     (asked,) = chosen(name, WITHOUT_DATA[name])
-    folder = reproduce.plan(asked).works[0].folder(reproduce.Bench(tools=None))
+    folder = reproduce.plan(asked).works[0].folder(reproduce.Bench(evaluate=None))
     folder.mkdir(parents=True)
     other, looks = contextlib.ExitStack(), []
     other.enter_context(locked(folder))

@@ -19,6 +19,7 @@ from bfq.evaluation.distributions import (
     squares_covered,
 )
 from bfq.reporting.toy_figure import Panel, toy_figure
+from bfq.reproduction.work.checkerboard import measure
 from bfq.training.toy import Clouds, experiment, sample, stream, train
 from bfq.training.toy_methods import METHODS, PAPER, Settings, consistent, unconditional
 
@@ -193,7 +194,7 @@ def test_a_short_run_beats_one_euler_step_and_writes_its_files(tmp_path, capsys)
 
 def test_the_table_has_a_row_a_method_and_number_of_calls(clouds, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    result = verb.measure(clouds, [0, 1], SMALL)
+    result = measure(clouds, [0, 1], SMALL)
     verb._show(result, tmp_path)
     told = capsys.readouterr().out
     for method in METHODS.values():
@@ -223,7 +224,7 @@ def test_all_trains_every_method(tmp_path, monkeypatch):
         asked.append((tuple(seeds), tuple(names)))
         raise BadInput("enough.")
 
-    monkeypatch.setattr("bfq.training.toy.experiment", short)
+    monkeypatch.setattr("bfq.reproduction.work.checkerboard.experiment", short)
     for words in (["--all", "--seeds", "3"], []):
         with pytest.raises(BadInput, match="enough"):
             verb.run(arguments(*words, "--out", str(tmp_path)))

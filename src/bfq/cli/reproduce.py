@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bfq.cli.words import seeds, show_json
 
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from bfq.training.progress import announced
 
     with announced("loading JAX", quiet=args.json):
+        from bfq.api import evaluate
         from bfq.files import check_place
         from bfq.reproduction.plan.options import Options, chosen
         from bfq.reproduction.reproduce import plan
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
     asked = chosen(args.name, wished)
     plans = [plan(each, earlier_of(each, args.out), args.again) for each in asked]
-    bench = Bench(_tools(), quiet=args.json)
+    bench = Bench(evaluate, quiet=args.json)
     if args.dry_run:
         return _tell(plans, bench, args.json)
     for each in plans:
@@ -95,28 +96,3 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
             print((folder / "table.md").read_text())
             print(f"page {folder / 'index.html'}")
     return 1 if any(each.failed for each in done) else 0
-
-
-def _tools() -> Any:
-    from bfq.api import evaluate
-    from bfq.reproduction.work.bench import Tools
-
-    return Tools(evaluate, _checkerboard)
-
-
-def _checkerboard(seeds: Sequence[int], epochs: int, words: str) -> tuple[dict[str, Any], bytes]:
-    """What `bfq toy` makes: the content of toy.json, and the picture with these words under the truth."""
-    from bfq.cli.toy import measure, panels
-    from bfq.reporting.toy_figure import toy_figure
-    from bfq.training.compiled import remember_compilations
-    from bfq.training.progress import reporting
-    from bfq.training.toy import experiment
-    from bfq.training.toy_methods import PAPER, Settings
-
-    remember_compilations()
-    settings = Settings(epochs=epochs)
-    with reporting("toy", len(PAPER) * settings.epochs * settings.batches, 0) as reporter:
-        clouds = experiment(seeds, settings, reporter.show, PAPER)
-    record = measure(clouds, seeds, settings)
-    truth, *others = panels(clouds, record)
-    return record, toy_figure([truth._replace(note=words or truth.note), *others])

@@ -9,12 +9,11 @@ from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.reporting.statistics import summarise
 from bfq.reporting.tables import markdown_lines, mean_text, number_text
+from bfq.training.toy_methods import METHODS
 
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
 ROBOTS = ("halfcheetah", "hopper", "walker2d", "ant")
 SPEED = Path("benchmarks/agents_h200.json")
-TOY = {"fm": "FM", "ddpm": "DDPM", "consistency": "Consistency", "shortcut": "Shortcut",
-       "meanflow": "MeanFlow", "bfq": "BFQ"}  # fmt: skip
 
 
 def demo(root: Path) -> list[list[str]]:
@@ -66,15 +65,15 @@ def checkerboard(root: Path) -> list[list[str]]:
     toy = read_json(root / "results/checkerboard/toy.json")
     lines = [
         [
-            name,
+            METHODS[name].title,
             steps,
             number_text(row["energy_distance"], 4),
             number_text(row["sliced_wasserstein2"], 4),
             f"{number_text(100 * row['share_on_filled'], 1)}%",
             f"{_whole(row['squares_covered'])} of 8",
         ]
-        for method, name in TOY.items()
-        for steps, row in toy[method].items()
+        for name in METHODS
+        for steps, row in toy[name].items()
     ]
     return [
         ["", "steps", "energy distance", "sliced W₂", "on filled squares", "squares covered"],

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from bfq.data.dataset import Dataset
 from bfq.data.sources import load_dataset
@@ -17,19 +17,12 @@ from bfq.training.progress import announced, data_bar
 AT_WORK = "another process is at work in {folder}."  # what is said of a folder that is held
 
 
-class Tools(NamedTuple):
-    """What belongs to higher layers and is lent to this one."""
-
-    evaluate: Callable[..., dict[str, Any]]  # scores a run's last checkpoint again, as `bfq evaluate`
-    # Seeds, epochs and words to stand in the picture; what `bfq toy` writes, and the picture.
-    checkerboard: Callable[[Sequence[int], int, str], tuple[dict[str, Any], bytes]]
-
-
 @dataclass
 class Bench:
     """Where work is done, and what is at hand."""
 
-    tools: Tools
+    # Scores a run's last checkpoint again, as `bfq evaluate`: it belongs to a higher layer and is lent.
+    evaluate: Callable[..., dict[str, Any]]
     quiet: bool = False
     runs: Path = RUNS
     _shelf: dict[str, Dataset] = field(default_factory=dict)

@@ -244,7 +244,7 @@ def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], benc
     if not path.exists():
         make_folder(path.parent)
         began = time.monotonic()
-        found = bench.tools.evaluate(folder, **protocol)
+        found = bench.evaluate(folder, **protocol)
         spent = {"seconds": time.monotonic() - began, "device": jax.devices()[0].device_kind}
         scores = {k: jsonable(np.asarray(v, float)) for k, v in found["scores"].items() if v is not None}
         write_json(path, {"protocol": found["protocol"], "scores": scores, **spent})

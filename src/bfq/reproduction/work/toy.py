@@ -11,6 +11,7 @@ from bfq.reporting.runs import NUMBER, require
 from bfq.reproduction.plan.experiments import QUICK, Experiment
 from bfq.reproduction.results.cells import Cell, Reading
 from bfq.reproduction.work.bench import AT_WORK, Bench, Work, fingerprint, place
+from bfq.reproduction.work.checkerboard import checkerboard
 from bfq.reproduction.work.clock import finished
 from bfq.training.toy_methods import METHODS, PAPER, Settings
 
@@ -88,7 +89,8 @@ class Board:
 
     def _train(self, folder: Path, bench: Bench) -> None:
         words = QUICK if self.experiment.quick else ""
-        record, picture = bench.tools.checkerboard(self._seeds, self._epochs, words)
+        settings = Settings(epochs=self._epochs)
+        record, picture = checkerboard(self._seeds, settings, PAPER, words, bench.quiet)
         write_bytes(folder / "toy.png", picture)
         write_json(folder / "result.json", {**record, "device": jax.devices()[0].device_kind})
 
