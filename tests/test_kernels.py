@@ -14,6 +14,7 @@ from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK, map_leaves
 from bfq.kernels.layers import suits
 from bfq.kernels.rounded import Rounded, rounded, without_copies
+from bfq.nets import copies
 from bfq.nets.critic import Critics
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.mlp import MLP
@@ -177,7 +178,7 @@ def copied_weights(network):
     if isinstance(network, MLP):
         return [linear.weight for linear in network.hidden]
     kind = ResidualBlock if isinstance(network, ResidualVelocity) else Block
-    multiplied, _ = learning.MULTIPLIED[kind]
+    multiplied, _ = copies.MULTIPLIED[kind]
     assert len(multiplied(network.blocks[0])) == (5 if kind is ResidualBlock else 2)
     return [weight for block in network.blocks for weight in multiplied(block)]
 
@@ -194,8 +195,8 @@ def test_copies_of_weights_are_their_rounding_after_every_update(name):
 
     def trained(network):
         state, target = learning.learner(network), network
-        state = state._replace(params=learning.with_copies(network))
-        target = learning.with_copies(network)
+        state = state._replace(params=copies.with_copies(network))
+        target = copies.with_copies(network)
         for _ in range(3):
             state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2)
         return state.params, target

@@ -355,9 +355,9 @@ def _last_scores(folder: Path) -> dict[str, Any] | None:
     path = folder / "metrics.jsonl"
     try:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is damaged, so the scores are lost: {error}.") from error
-    evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
+        evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{path} is damaged, so the scores are lost: {error!r}.") from error
     if not evaluations:
         return None
     return {"normalized": None, **evaluations[-1]}

@@ -10,12 +10,6 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bfq.kernels.elementwise import map_leaves
-from bfq.kernels.rounded import rounded, with_copy
-from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Linear
-from bfq.nets.mlp import MLP
-from bfq.nets.resnet import Block
-from bfq.nets.velocity import ResidualBlock
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
@@ -25,22 +19,6 @@ SCHEDULES = ("cosine", "constant", "warmup_cosine")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual numbers
 
 _adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
-
-# The weights whose products may be of bfloat16 numbers, and what gives them a copy.
-MULTIPLIED: dict[type, tuple[Callable[[Any], list[Any]], Callable[[Array], Any]]] = {
-    MLP: (lambda net: weights(*net.hidden), rounded),
-    TimeEmbedding: (lambda net: weights(net.first), rounded),
-    ResidualBlock: (
-        lambda net: weights(net.modulation, net.value, net.project, net.expand, net.contract),
-        with_copy,
-    ),
-    Block: (lambda net: weights(net.expand, net.contract), with_copy),
-}
-
-
-def weights(*layers: Linear) -> list[Any]:
-    """Those of several layers."""
-    return [layer.weight for layer in layers]
 
 
 class Learner(NamedTuple):
@@ -53,22 +31,6 @@ class Learner(NamedTuple):
 def learner(params: Any) -> Learner:
     """Begins the optimisation of `params`."""
     return Learner(params, _adam.init(params))
-
-
-def with_copies(state: T) -> T:
-    """The state with weights that carry their bfloat16 copies, where kernels multiply them.
-
-    Moments are left alone: nothing multiplies by them.
-    """
-
-    def copied(node: Any) -> Any:
-        for kind, (multiplied, copy) in MULTIPLIED.items():
-            if isinstance(node, kind):
-                return eqx.tree_at(multiplied, node, replace_fn=copy)
-        return node
-
-    kinds = (*MULTIPLIED, optax.ScaleByAdamState)
-    return jax.tree.map(copied, state, is_leaf=lambda node: isinstance(node, kinds))
 
 
 def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[Array, ""]:

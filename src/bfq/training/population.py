@@ -13,10 +13,10 @@ import numpy.typing as npt
 from jaxtyping import Array, Float, Int, Key
 
 from bfq.agents.agent import Agent, Batch, Spec, numeric_fields
-from bfq.agents.learning import with_copies
 from bfq.errors import BadInput
 from bfq.kernels.device import use, using
 from bfq.kernels.rounded import without_copies
+from bfq.nets.copies import with_copies
 from bfq.training.compiled import compiler_options
 from bfq.training.foresight import divide
 
