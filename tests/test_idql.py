@@ -115,8 +115,12 @@ def test_an_update_is_what_the_equations_say(changes):
 
 def test_losses_send_nothing_to_targets_or_to_each_other():
     config, state, batch = setup()
-    to_q = jax.grad(lambda c: module.value_loss(state.value.params, c, batch, 0.7)[0])(state.critics_target)
-    to_v = jax.grad(lambda v: module.critic_loss(state.critics.params, v, batch, 0.9)[0])(state.value.params)
+    to_q = jax.grad(lambda c: values.expectile_value_loss(state.value.params, c, batch, 0.7)[0])(
+        state.critics_target
+    )
+    to_v = jax.grad(lambda v: values.value_backup_loss(state.critics.params, v, batch, 0.9)[0])(
+        state.value.params
+    )
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((to_q, to_v)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from bfq.agents import Spec, get_agent, iql
+from bfq.agents import Spec, get_agent, iql, values
 from bfq.agents.agent import Acting, Batch, configure
 from bfq.agents.learning import descend, learner
 
@@ -78,7 +78,7 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
 
     def loss(v):
         critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # the lesser one counts
-        return iql.value_loss(lambda s: jnp.full(n, v), critics, data, config)[0]
+        return values.expectile_value_loss(lambda s: jnp.full(n, v), critics, data, config.expectile)[0]
 
     slope = jax.grad(loss)
     v = expectile(kappa)
@@ -133,9 +133,9 @@ def test_order_of_the_fql_family():
         policy, value, critics = networks
         frozen = state.value.params
         return (
-            iql.value_loss(value, state.critics_target, data, config)[0]
+            values.expectile_value_loss(value, state.critics_target, data, config.expectile)[0]
             + iql.policy_loss(policy, state.critics.params, frozen, data, key, config)[0]
-            + iql.critic_loss(critics, frozen, data, config)[0]
+            + values.value_backup_loss(critics, frozen, data, config.discount)[0]
         ), None
 
     together = learner((state.policy.params, state.value.params, state.critics.params))
@@ -160,9 +160,9 @@ def test_weights_are_bounded_and_carry_no_gradient():
 def test_no_gradient_reaches_v_or_q_through_a_target():
     state, config = made()
     data = batch()
-    by_value = jax.grad(lambda v: iql.critic_loss(state.critics.params, v, data, config)[0])(
-        state.value.params
-    )
+    by_value = jax.grad(
+        lambda v: values.value_backup_loss(state.critics.params, v, data, config.discount)[0]
+    )(state.value.params)
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(by_value))
 
 

@@ -120,25 +120,6 @@ def noise_schedule(config: Config) -> Schedule:
     return NOISE_SCHEDULES[config.noise_schedule](config.diffusion_steps)
 
 
-def value_loss(
-    value: Value, critics_target: Critics, batch: Batch, expectile: learning.Number
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """E |κ − 1[u < 0]| u² with u = min_i Q_φi′(s, a) − V_ψ(s), and the mean of V."""
-    q = values.aggregate(critics_target(batch.observations, batch.actions), "min")
-    v = value(batch.observations)
-    return values.expectile_loss(jax.lax.stop_gradient(q) - v, expectile), v.mean()
-
-
-def critic_loss(
-    critics: Critics, value: Value, batch: Batch, discount: learning.Number
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))², and the mean of Q."""
-    next_values = value(batch.next_observations)[None]
-    target = values.td_target(batch.rewards, batch.masks, next_values, discount, "min")
-    q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), q.mean()
-
-
 def policy_loss(
     policy: NoiseResNet, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], None]:
@@ -156,14 +137,16 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
     count = state.step // config.critic_every
     rate = learning_rate(config.learning_rate, config.critic_schedule, count, config.steps)
-    value, v_loss, v = descend(
-        state.value, lambda psi: value_loss(psi, state.critics_target, batch, config.expectile), rate
+    value, _, v_metrics = descend(
+        state.value,
+        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        rate,
     )
-    critics, q_loss, q = descend(
-        state.critics, lambda phi: critic_loss(phi, value.params, batch, config.discount), rate
+    critics, _, q_metrics = descend(
+        state.critics, lambda phi: values.value_backup_loss(phi, value.params, batch, config.discount), rate
     )
     target = towards(state.critics_target, critics.params, config.critic_target_rate)
-    told = {"value_loss": v_loss, "v": v, "critic_loss": q_loss, "q": q}
+    told = {**v_metrics, **q_metrics}
     return state._replace(value=value, critics=critics, critics_target=target, told=told)
 
 

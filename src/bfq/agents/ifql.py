@@ -68,31 +68,15 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return joint.begin(Networks(critics, value, flow))
 
 
-def value_loss(value: Value, targets: Critics, batch: Batch, config: Config) -> Float[Array, ""]:
-    """L_V = E |κ − 1[u < 0]| u² with u = min_i Q_φi′(s, a) − V_ψ(s)."""
-    q = targets(batch.observations, batch.actions).min(0)
-    return values.expectile_loss(q - value(batch.observations), config.expectile)
-
-
-def critic_loss(
-    critics: Critics, value: Value, batch: Batch, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q = Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²."""
-    next_values = value(batch.next_observations)[None]
-    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
-    q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), {"q": q.mean()}
-
-
 def total_loss(
     networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_V + L_Q + L_flow, three losses that share no parameter."""
-    fitted = value_loss(networks.value, state.critics_target, batch, config)
-    td, metrics = critic_loss(networks.critics, state.networks.params.value, batch, config)
+    before = state.networks.params.value
+    fitted, _ = values.expectile_value_loss(networks.value, state.critics_target, batch, config.expectile)
+    td, told = values.value_backup_loss(networks.critics, before, batch, config.discount)
     bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, key).mean()
-    told = {"value_loss": fitted, "critic_loss": td, "bc_loss": bc_loss, **metrics}
-    return fitted + td + bc_loss, told
+    return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **told}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:

@@ -96,15 +96,6 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     )
 
 
-def value_loss(
-    value: Value, critics_target: Critics, batch: Batch, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_V(ψ) = E |κ − 1[u < 0]| u², u = min_i Q_φi′(s, a) − V_ψ(s)."""
-    q = values.aggregate(critics_target(batch.observations, batch.actions), "min")
-    v = value(batch.observations)
-    return values.expectile_loss(q - v, config.expectile), {"v": v.mean()}
-
-
 def policy_loss(
     policy: Gaussian, critics: Critics, value: Value, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
@@ -117,36 +108,27 @@ def policy_loss(
     return -(weights * log_prob).mean(), told
 
 
-def critic_loss(
-    critics: Critics, value: Value, batch: Batch, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²."""
-    next_values = value(batch.next_observations)[None]
-    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
-    q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), {"q": q.mean()}
-
-
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of value, policy, critics and target, in that order or all at once."""
     constant = learning_rate(config.learning_rate, "constant", state.step, config.steps)
     falling = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    value, v_loss, v_metrics = descend(
-        state.value, lambda psi: value_loss(psi, state.critics_target, batch, config), constant
+    value, _, v_metrics = descend(
+        state.value,
+        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        constant,
     )
     seen = state.value.params if config.joint else value.params
     judges = state.critics.params if config.advantage == "online" else state.critics_target
     policy, pi_loss, pi_metrics = descend(
         state.policy, lambda theta: policy_loss(theta, judges, seen, batch, key, config), falling
     )
-    critics, q_loss, q_metrics = descend(
-        state.critics, lambda phi: critic_loss(phi, seen, batch, config), constant
+    critics, _, q_metrics = descend(
+        state.critics, lambda phi: values.value_backup_loss(phi, seen, batch, config.discount), constant
     )
     followed = state.critics.params if config.joint else critics.params
     target = towards(state.critics_target, followed, config.critic_target_rate)
-    metrics = {"value_loss": v_loss, "policy_loss": pi_loss, "critic_loss": q_loss}
     new = State(policy, value, critics, target, state.step + 1)
-    return new, {**metrics, **v_metrics, **pi_metrics, **q_metrics}
+    return new, {"policy_loss": pi_loss, **v_metrics, **pi_metrics, **q_metrics}
 
 
 def act(

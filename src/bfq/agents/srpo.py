@@ -188,22 +188,19 @@ def behaviour_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Confi
 def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
     """One step of ψ and one of φ, both on what the networks were before; then φ′ follows."""
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
-    target_q = values.aggregate(state.critics_target(batch.observations, batch.actions), "min")
-    next_v = state.value.params(batch.next_observations)
-    y = values.td_target(batch.rewards, batch.masks, next_v[None], config.discount, "min")
 
-    def value_loss(psi: Value) -> tuple[Array, Array]:
-        v = psi(batch.observations)
-        return values.expectile_loss(target_q - v, config.expectile), v.mean()
+    def critic_loss(phi: Critics) -> tuple[Array, Metrics]:  # half of IQL's
+        loss, metrics = values.value_backup_loss(phi, state.value.params, batch, config.discount)
+        return 0.5 * loss, metrics
 
-    def critic_loss(phi: Critics) -> tuple[Array, Array]:
-        q = phi(batch.observations, batch.actions)
-        return 0.5 * values.critic_loss(q, y), q.mean()
-
-    value, v_loss, v = descend(state.value, value_loss, config.learning_rate)
-    critics, q_loss, q = descend(state.critics, critic_loss, config.learning_rate)
+    value, _, v_metrics = descend(
+        state.value,
+        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        config.learning_rate,
+    )
+    critics, q_loss, q_metrics = descend(state.critics, critic_loss, config.learning_rate)
     target = towards(state.critics_target, critics.params, config.critic_target_rate)
-    told = {**state.told, "value_loss": v_loss, "v": v, "critic_loss": q_loss, "q": q}
+    told = {**state.told, **v_metrics, **q_metrics, "critic_loss": q_loss}
     return state._replace(value=value, critics=critics, critics_target=target, told=told)
 
 

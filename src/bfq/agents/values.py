@@ -85,6 +85,27 @@ def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[A
     return (weight * jnp.square(difference)).mean()
 
 
+def expectile_value_loss(
+    value: Callable[[Array], Array], targets: Callable[[Array, Array], Array], batch: Batch, expectile: Number
+) -> tuple[Float[Array, ""], Metrics]:
+    """IQL's L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s): no action beyond the data is asked."""
+    q = jax.lax.stop_gradient(aggregate(targets(batch.observations, batch.actions), "min"))
+    v = value(batch.observations)
+    loss = expectile_loss(q - v, expectile)
+    return loss, {"value_loss": loss, "v": v.mean()}
+
+
+def value_backup_loss(
+    critics: Callable[[Array, Array], Array], value: Callable[[Array], Array], batch: Batch, discount: Number
+) -> tuple[Float[Array, ""], Metrics]:
+    """IQL's L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
+    next_values = value(batch.next_observations)[None]
+    target = td_target(batch.rewards, batch.masks, next_values, discount, "min")
+    q = critics(batch.observations, batch.actions)
+    loss = critic_loss(q, target)
+    return loss, {"critic_loss": loss, "q": q.mean()}
+
+
 def advantage_weights(
     advantage: Float[Array, " b"], temperature: Number, most: float = 100.0
 ) -> Float[Array, " b"]:
