@@ -100,9 +100,7 @@ def test_an_unknown_next_action_is_not_penalised():
 def test_the_policys_loss_is_the_written_one():
     state, config = made(policy_penalty=0.7)
     data = batch()
-    loss, told = rebrac.policy_loss(
-        state.policy.params, state.critics.params, data, jax.random.key(0), config
-    )
+    loss, told = rebrac.policy_loss(state.policy.params, state.critics.params, data, config)
     actions = state.policy.params(data.observations)
     q = state.critics.params(data.observations, actions).min(0)
     distance = jnp.square(actions - data.actions).sum(-1).mean()
@@ -112,13 +110,13 @@ def test_the_policys_loss_is_the_written_one():
 
 def test_guidance_does_not_feel_the_critics_scale():
     state, config = made()
-    data, key = batch(), jax.random.key(0)
+    data = batch()
 
     def gradient(factor):
         def critics(s, a):
             return factor * state.critics.params(s, a)
 
-        return jax.grad(lambda p: rebrac.policy_loss(p, critics, data, key, config)[0])(state.policy.params)
+        return jax.grad(lambda p: rebrac.policy_loss(p, critics, data, config)[0])(state.policy.params)
 
     for a, b in zip(jax.tree.leaves(gradient(1.0)), jax.tree.leaves(gradient(10.0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
@@ -139,7 +137,7 @@ def test_order_of_the_authors():
     """The first update moves all: the policy by the new Q, φ′ to the new φ, θ′ to the θ before it."""
     (old, first, second, third), told = updated(False)
     _, config = made()
-    loss, _ = rebrac.policy_loss(old.policy.params, first.critics.params, batch(), jax.random.key(0), config)
+    loss, _ = rebrac.policy_loss(old.policy.params, first.critics.params, batch(), config)
     np.testing.assert_allclose(told[0]["policy_loss"], loss, rtol=1e-4)
     assert_mixed(first.critics_target, old.critics_target, first.critics.params, 0.1)
     assert_mixed(first.policy_target, old.policy_target, old.policy.params, 0.2)
@@ -156,9 +154,7 @@ def test_order_of_the_fql_family():
     _, config = made(True)
     assert same(first.policy.params, old.policy.params)  # there is no momentum yet
     assert same(first.critics_target, old.critics_target)
-    loss, _ = rebrac.policy_loss(
-        first.policy.params, first.critics.params, batch(), jax.random.key(1), config
-    )
+    loss, _ = rebrac.policy_loss(first.policy.params, first.critics.params, batch(), config)
     np.testing.assert_allclose(told[1]["policy_loss"], loss, rtol=1e-4)
     assert_mixed(second.critics_target, first.critics_target, first.critics.params, 0.1)
     assert_mixed(second.policy_target, first.policy_target, first.policy.params, 0.2)

@@ -54,9 +54,7 @@ def test_the_critics_loss_is_the_written_one():
 def test_the_policys_loss_is_the_written_one_and_uses_the_first_critic():
     state, config = made(eta=2.5)
     data = batch()
-    loss, told = td3_bc.policy_loss(
-        state.policy.params, state.critics.params, data, jax.random.key(0), config
-    )
+    loss, told = td3_bc.policy_loss(state.policy.params, state.critics.params, data, config)
     actions = state.policy.params(data.observations)
     q = state.critics.params(data.observations, actions)[0]
     mse = jnp.square(actions - data.actions).mean()
@@ -66,13 +64,13 @@ def test_the_policys_loss_is_the_written_one_and_uses_the_first_critic():
 
 def test_guidance_does_not_feel_the_critics_scale():
     state, config = made()
-    data, key = batch(), jax.random.key(0)
+    data = batch()
 
     def gradient(factor):
         def critics(s, a):
             return factor * state.critics.params(s, a)
 
-        return jax.grad(lambda p: td3_bc.policy_loss(p, critics, data, key, config)[0])(state.policy.params)
+        return jax.grad(lambda p: td3_bc.policy_loss(p, critics, data, config)[0])(state.policy.params)
 
     for a, b in zip(jax.tree.leaves(gradient(1.0)), jax.tree.leaves(gradient(10.0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
@@ -114,7 +112,7 @@ def test_the_policy_sees_the_critics_after_their_step():
     state, config = made(policy_every=1)
     key, data = jax.random.key(1), batch()
     new, told = jax.jit(AGENT.update)(state, data, key, config)
-    loss, _ = td3_bc.policy_loss(state.policy.params, new.critics.params, data, key, config)
+    loss, _ = td3_bc.policy_loss(state.policy.params, new.critics.params, data, config)
     np.testing.assert_allclose(told["policy_loss"], loss, rtol=1e-4)
 
 

@@ -21,16 +21,13 @@ that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions
 ±(1 − 1e-5), as the FQL family does.
 """
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents import deterministic, values
+from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, every, learning_rate, own_or, towards
+from bfq.agents.learning import Learner, descend, every, learning_rate, own_or, towards
 from bfq.errors import BadInput
 from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS as POLICY_KINDS
@@ -72,27 +69,6 @@ class Config:
         one_of("policy", self.policy, POLICY_KINDS)
 
 
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    policy: Learner  # θ
-    policy_target: Deterministic  # θ′
-    critics: Learner  # φ
-    critics_target: Critics  # φ′
-    told: Metrics  # what the policy's last step reported, repeated until the next
-    step: Step
-
-
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = Deterministic(POLICY_KINDS[config.policy](policy_key, *spec, config.width, config.depth))
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    told = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
-    step = jnp.zeros((), jnp.int32)
-    return State(learning.learner(policy), policy, learning.learner(critics), critics, told, step)
-
-
 def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array, " b"]:
     """‖ã − a′‖², summed over dimensions; 0 where the log ends before a′."""
     if batch.next_actions is None or batch.next_known is None:
@@ -101,12 +77,10 @@ def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array,
 
 
 def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+    critics: Critics, state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ (min_j Q_φj′(s′, ã) − α₂ ‖ã − a′‖²))²."""
-    following = state.policy_target.smoothed(
-        batch.next_observations, key, config.target_noise, config.target_noise_bound
-    )
+    following = deterministic.smoothed_target(state, batch, key, config)
     penalty = target_penalty(following, batch)
     next_values = state.critics_target(batch.next_observations, following) - config.critic_penalty * penalty
     target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
@@ -116,13 +90,13 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: Deterministic, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: Deterministic, critics: Critics, batch: Batch, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = α₁ E ‖π_θ(s) − a‖² − E Q / sg E|Q|, Q = min_i Q_φi(s, π_θ(s))."""
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
     bc_loss = jnp.square(actions - batch.actions).sum(-1).mean()
-    loss = config.policy_penalty * bc_loss - values.guidance(q, key, "min")
+    loss = config.policy_penalty * bc_loss - values.in_its_size(q.min(0))
     return loss, {"bc_loss": bc_loss, "q_policy": q.min(0).mean()}
 
 
@@ -131,7 +105,9 @@ def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
     return descend(policy, lambda theta: (jnp.zeros(()), None), rate)[0]
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(
+    state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[deterministic.State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     base = own_or(config.critic_learning_rate, config.learning_rate)
@@ -142,9 +118,9 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     seen = state.critics.params if config.joint else critics.params
     idle = state._replace(critics=critics)
 
-    def improve(at: State) -> State:
+    def improve(at: deterministic.State) -> deterministic.State:
         policy, loss, metrics = descend(
-            state.policy, lambda theta: policy_loss(theta, seen, batch, key, config), rate
+            state.policy, lambda theta: policy_loss(theta, seen, batch, config), rate
         )
         return at._replace(
             policy=policy,
@@ -159,13 +135,6 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     return new._replace(step=state.step + 1), {"critic_loss": q_loss, **q_metrics, **new.told}
 
 
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
-) -> Float[Array, "b a"]:
-    """a = π_θ(s), of the online policy."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
-
-
 REFERENCE = (
     "Tarasov, Kurenkov, Nikulin and Kolesnikov, Revisiting the Minimalist Approach to Offline "
     "Reinforcement Learning, NeurIPS 2023"
@@ -174,9 +143,9 @@ AGENT = Agent(
     "rebrac",
     "Revisited BRAC",
     Config,
-    init,
+    deterministic.begin,
     update,
-    act,
+    deterministic.act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     needs=("next_actions",),

@@ -16,16 +16,13 @@ Deviations: 1e-6 is added to E|Q|. The method has no published settings for OGBe
 the FQL family's networks.
 """
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents import deterministic, values
+from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, every, learning_rate, towards
+from bfq.agents.learning import descend, every, learning_rate, towards
 from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS as POLICY_KINDS
 from bfq.nets.policies import Deterministic
@@ -63,34 +60,11 @@ class Config:
         one_of("policy", self.policy, POLICY_KINDS)
 
 
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    policy: Learner  # θ
-    policy_target: Deterministic  # θ′
-    critics: Learner  # φ
-    critics_target: Critics  # φ′
-    told: Metrics  # what the policy's last step reported, repeated until the next
-    step: Step
-
-
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = Deterministic(POLICY_KINDS[config.policy](policy_key, *spec, config.width, config.depth))
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    told = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
-    step = jnp.zeros((), jnp.int32)
-    return State(learning.learner(policy), policy, learning.learner(critics), critics, told, step)
-
-
 def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+    critics: Critics, state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, ã))²."""
-    following = state.policy_target.smoothed(
-        batch.next_observations, key, config.target_noise, config.target_noise_bound
-    )
+    following = deterministic.smoothed_target(state, batch, key, config)
     next_values = state.critics_target(batch.next_observations, following)
     target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
     q = critics(batch.observations, batch.actions)
@@ -98,20 +72,22 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: Deterministic, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: Deterministic, critics: Critics, batch: Batch, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = E ‖π_θ(s) − a‖² / d − α E Q_φ1(s, π_θ(s)) / sg E|Q_φ1(s, π_θ(s))|."""
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
     bc_loss = jnp.square(actions - batch.actions).mean()
-    loss = bc_loss - config.eta * values.guidance(q, key, "first")
+    loss = bc_loss - config.eta * values.in_its_size(q[0])
     return loss, {"bc_loss": bc_loss, "q_policy": q[0].mean()}
 
 
-def improve(state: State, batch: Batch, key: PRNGKeyArray, rate: Float[Array, ""], config: Config) -> State:
+def improve(
+    state: deterministic.State, batch: Batch, rate: Float[Array, ""], config: Config
+) -> deterministic.State:
     """One step of the policy, then of both targets."""
     policy, loss, metrics = descend(
-        state.policy, lambda theta: policy_loss(theta, state.critics.params, batch, key, config), rate
+        state.policy, lambda theta: policy_loss(theta, state.critics.params, batch, config), rate
     )
     return state._replace(
         policy=policy,
@@ -121,7 +97,9 @@ def improve(state: State, batch: Batch, key: PRNGKeyArray, rate: Float[Array, ""
     )
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(
+    state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> tuple[deterministic.State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
@@ -131,17 +109,10 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     new = every(
         count,
         config.policy_every,
-        lambda at: improve(at, batch, key, rate, config),
+        lambda at: improve(at, batch, rate, config),
         state._replace(critics=critics),
     )
     return new._replace(step=count), {"critic_loss": q_loss, **q_metrics, **new.told}
-
-
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
-) -> Float[Array, "b a"]:
-    """a = π_θ(s), of the online policy."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
 REFERENCE = "Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021"
@@ -149,9 +120,9 @@ AGENT = Agent(
     "td3_bc",
     "TD3 with behaviour cloning",
     Config,
-    init,
+    deterministic.begin,
     update,
-    act,
+    deterministic.act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     reference=REFERENCE,
