@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, get_agent
+from bfq.agents import Acting, Batch, Spec, denoising, get_agent
 from bfq.agents import dql as module
 from bfq.agents.agent import configure
+from bfq.diffusion.schedules import cosine
+from bfq.diffusion.solvers import generate
 from bfq.training.population import Member, Program, initial_states, pack, populate
 
 AGENT = get_agent("dql")
@@ -48,9 +50,7 @@ def test_guidance_reaches_the_actor_through_every_step_and_ignores_the_critics_s
         def net(x, t, s):
             return scale[t.astype(int)] * state.policy.params(x, t, s)
 
-        return module.generate(
-            net, batch.observations, 2, jax.random.key(3), module.recipe(config, Acting())
-        ).sum()
+        return generate(net, batch.observations, 2, jax.random.key(3), config.recipe()).sum()
 
     assert (np.abs(jax.jit(jax.grad(end))(jnp.ones(5))) > 1e-4).all()
 
@@ -82,7 +82,7 @@ def test_the_critics_learn_only_from_their_own_loss():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+        return denoising.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
 
     assert largest(jax.jit(jax.grad(loss))((state.policy_target, state.critics_target))) == 0.0
 
@@ -93,11 +93,11 @@ def test_the_td_target_is_made_by_the_ema_policy_and_the_target_critics():
     state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
     key = jax.random.key(4)
     many = jnp.repeat(batch.next_observations, 3, axis=0)
-    actions = module.sample(state.policy_target, many, key, config)
+    actions = denoising.sample(state.policy_target, many, key, config)
     q = state.critics_target(many, actions).reshape(2, 32, 3).max(-1).min(0)
     y = batch.rewards + 0.5 * batch.masks * q
     expected = jnp.square(state.critics.params(batch.observations, batch.actions) - y).mean(1).sum()
-    found, _ = module.critic_loss(state.critics.params, state, batch, key, config)
+    found, _ = denoising.critic_loss(state.critics.params, state, batch, key, config)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_acting_by_another_rule_and_number_of_steps():
     s, key = jax.random.normal(jax.random.key(5), (50, 3)), jax.random.key(0)
     one = AGENT.act(state, s, key, config, Acting(sampler="ddim", sampling_steps=1))
     start = jax.random.normal(jax.random.split(jax.random.split(key)[0])[0], (50, 2))
-    schedule = module.SCHEDULES["cosine"](4)
+    schedule = cosine(4)
     noise = state.policy_target(start, jnp.float32(3), s)
     action = jnp.clip((start - schedule.sigma[3] * noise) / schedule.alpha[3], -1, 1)
     expected = (

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, get_agent, values
+from bfq.agents import Acting, Batch, Spec, denoising, get_agent, values
 from bfq.agents import idql as module
 from bfq.agents.agent import configure
 from bfq.diffusion.schedules import vp
@@ -164,7 +164,7 @@ def test_a_draw_by_advantage_is_a_draw_by_q():
     acting = Acting(candidates=8, selection="softmax", softmax_weight=2.0)
     by_advantage = AGENT.act(state, batch.observations, jax.random.key(3), config, acting)
     by_q = values.choose(
-        lambda s, k: module.sample(state.policy_target, s, k, config, acting),
+        lambda s, k: denoising.sample(state.policy_target, s, k, config, acting),
         lambda s, a: state.critics_target(s, a).min(0),
         batch.observations, jax.random.key(3), acting,
     )  # fmt: skip

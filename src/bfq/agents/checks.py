@@ -27,6 +27,12 @@ def check_common(config: Any) -> None:
 
 
 def check_times(config: Any, field: str) -> None:
-    """Refuses one time alone where the schedule begins next to the action: no step would lead there."""
-    if config.noise_schedule == "cosine" and getattr(config, field) < 2:
+    """Refuses fewer times than the noise schedule can have.
+
+    The cosine begins next to the action, so that from one time alone no step would lead there.
+    """
+    times = getattr(config, field)
+    if config.noise_schedule == "cosine" and times < 2:
         raise BadInput(f"{field} must be at least 2 with the cosine schedule.")
+    if config.noise_schedule == "linear" and times <= 20:
+        raise BadInput(f"the linear noise schedule needs more than 20 {field}: its β ends at 20/T.")

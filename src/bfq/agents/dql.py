@@ -28,13 +28,12 @@ They act with the online policy, temperature 1 and a softmax weight of 1.
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, values
+from bfq.agents import actor_critic, denoising, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
 from bfq.diffusion.denoising import noise_loss
-from bfq.diffusion.schedules import SCHEDULES
-from bfq.diffusion.solvers import Recipe, generate
+from bfq.diffusion.solvers import Recipe
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
@@ -92,38 +91,9 @@ class Config:
         one_of("sampler", self.sampler, RULES)
         one_of("denoiser", self.denoiser, DENOISERS)
 
-
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
-    return actor_critic.begin(policy, critic_key, spec, config)
-
-
-def recipe(config: Config, acting: Acting) -> Recipe:
-    """The chain as trained, or with another rule and number of steps."""
-    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
-    schedule = SCHEDULES[config.noise_schedule](config.denoising_steps)
-    return Recipe(schedule, sampler, acting.sampling_steps or config.denoising_steps)
-
-
-def sample(
-    policy: Denoiser,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting = Acting(),  # noqa: B008 - frozen
-) -> Float[Array, "b a"]:
-    """a = clip(the chain's end, −1, 1), begun at temperature · N(0, I)."""
-    return generate(policy, observations, policy.action_dim, key, recipe(config, acting), acting.temperature)
-
-
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
-    return actor_critic.fit(critics, batch, target)
+    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
+        """As many steps as times, unless acting asks for others."""
+        return denoising.recipe(self, acting, times=self.denoising_steps, steps=self.denoising_steps)
 
 
 def policy_loss(
@@ -131,9 +101,9 @@ def policy_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = E ‖ε_θ(a_t, t; s) − ε‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
-    schedule = SCHEDULES[config.noise_schedule](config.denoising_steps)
+    schedule = config.recipe().schedule
     bc_loss = noise_loss(lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key)
-    q = critics(batch.observations, sample(policy, batch.observations, action_key, config))
+    q = critics(batch.observations, denoising.sample(policy, batch.observations, action_key, config))
     value = values.guidance(q, critic_key, config.guidance)
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
@@ -145,19 +115,10 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         batch,
         key,
         config,
-        critic_loss,
+        denoising.critic_loss,
         policy_loss,
         config.critic_learning_rate,
         config.weight_decay,
-    )
-
-
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
-) -> Float[Array, "b a"]:
-    """A chain for each action; with N candidates, the target critics choose among N of them."""
-    return actor_critic.act(
-        state, observations, key, config, acting, lambda p, s, k: sample(p, s, k, config, acting)
     )
 
 
@@ -169,9 +130,9 @@ AGENT = Agent(
     "dql",
     "Diffusion Q-learning",
     Config,
-    init,
+    denoising.begin,
     update,
-    act,
+    denoising.act,
     samplers=RULES,
     reference=REFERENCE,
     defaults="CleanDiffuser's for D4RL locomotion",

@@ -32,14 +32,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, values
+from bfq.agents import actor_critic, denoising, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
 from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
 from bfq.diffusion.schedules import SCHEDULES
-from bfq.diffusion.solvers import Recipe, generate
-from bfq.errors import BadInput
+from bfq.diffusion.solvers import Recipe
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
@@ -98,47 +97,14 @@ class Config:
         check_common(self)
         one_of("noise_schedule", self.noise_schedule, SCHEDULES)
         check_times(self, "diffusion_times")
-        if self.noise_schedule == "linear" and self.diffusion_times <= 20:
-            raise BadInput(
-                "the linear noise schedule needs more than 20 diffusion_times: its β ends at 20/T."
-            )
         one_of("sampler", self.sampler, RULES)
         one_of("predicts", self.predicts, PREDICTIONS)
         one_of("approximation", self.approximation, APPROXIMATIONS)
         one_of("denoiser", self.denoiser, DENOISERS)
 
-
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
-    return actor_critic.begin(policy, critic_key, spec, config)
-
-
-def recipe(config: Config, acting: Acting) -> Recipe:
-    """The steps as trained, or with another rule and number of steps."""
-    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
-    schedule = SCHEDULES[config.noise_schedule](config.diffusion_times)
-    return Recipe(schedule, sampler, acting.sampling_steps or config.denoising_steps, config.predicts)
-
-
-def sample(
-    policy: Denoiser,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting = Acting(),  # noqa: B008 - frozen
-) -> Float[Array, "b a"]:
-    """a = clip(the last step's end, −1, 1), begun at temperature · N(0, I)."""
-    return generate(policy, observations, policy.action_dim, key, recipe(config, acting), acting.temperature)
-
-
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
-    return actor_critic.fit(critics, batch, target)
+    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
+        """Steps of a number of their own on the T times, unless acting asks for others."""
+        return denoising.recipe(self, acting, self.diffusion_times, self.denoising_steps, self.predicts)
 
 
 def policy_loss(
@@ -146,7 +112,7 @@ def policy_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = E ‖â_θ(a_t, t; s) − a‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|, a^π = â_θ(a_u, u; s)."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
-    schedule = SCHEDULES[config.noise_schedule](config.diffusion_times)
+    schedule = config.recipe().schedule
 
     def predict(x: Array, t: Array) -> Array:
         return policy(x, t, batch.observations)
@@ -169,19 +135,10 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         batch,
         key,
         config,
-        critic_loss,
+        denoising.critic_loss,
         policy_loss,
         config.critic_learning_rate,
         config.weight_decay,
-    )
-
-
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
-) -> Float[Array, "b a"]:
-    """Several network calls an action; with N candidates, the target critics choose among N of them."""
-    return actor_critic.act(
-        state, observations, key, config, acting, lambda p, s, k: sample(p, s, k, config, acting)
     )
 
 
@@ -193,9 +150,9 @@ AGENT = Agent(
     "edp",
     "Efficient diffusion policies",
     Config,
-    init,
+    denoising.begin,
     update,
-    act,
+    denoising.act,
     samplers=RULES,
     reference=REFERENCE,
     defaults="CleanDiffuser's for D4RL locomotion",

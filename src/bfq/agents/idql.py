@@ -30,14 +30,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
+from bfq.agents import denoising, learning, values
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.denoising import noise_loss
-from bfq.diffusion.schedules import SCHEDULES as NOISE_SCHEDULES
-from bfq.diffusion.schedules import Schedule
-from bfq.diffusion.solvers import SAMPLERS, Recipe, generate
+from bfq.diffusion.solvers import SAMPLERS, Recipe
 from bfq.nets.critic import Critics, Value
 from bfq.nets.resnet import NoiseResNet
 
@@ -85,6 +83,10 @@ class Config:
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("architecture", self.architecture, ("clean_diffuser", "idql"))
 
+    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
+        """As many steps as times, unless acting asks for others."""
+        return denoising.recipe(self, acting, times=self.diffusion_steps, steps=self.diffusion_steps)
+
 
 class State(NamedTuple):
     """Everything that training changes."""
@@ -115,11 +117,6 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     )
 
 
-def noise_schedule(config: Config) -> Schedule:
-    """α and σ at each of the T times."""
-    return NOISE_SCHEDULES[config.noise_schedule](config.diffusion_steps)
-
-
 def policy_loss(
     policy: NoiseResNet, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], None]:
@@ -129,7 +126,7 @@ def policy_loss(
     def predict(x: Array, t: Array) -> Array:
         return policy(x, t, batch.observations, dropout_key)
 
-    return noise_loss(predict, noise_schedule(config), batch.actions, noise_key, config.sum_loss), None
+    return noise_loss(predict, config.recipe().schedule, batch.actions, noise_key, config.sum_loss), None
 
 
 def update_critics(state: State, batch: Batch, config: Config) -> State:
@@ -166,15 +163,6 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     return new, {"bc_loss": loss, **state.told}
 
 
-def sample(
-    policy: NoiseResNet, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
-) -> Float[Array, "b a"]:
-    """From temperature · N(0, I) to an action in [−1, 1], without dropout."""
-    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
-    recipe = Recipe(noise_schedule(config), sampler, acting.sampling_steps or config.diffusion_steps)
-    return generate(policy, observations, policy.action_dim, key, recipe, acting.temperature)
-
-
 def advantage(
     state: State, observations: Float[Array, "b s"], actions: Float[Array, "b a"]
 ) -> Float[Array, " b"]:
@@ -189,7 +177,7 @@ def act(
     """A sample of the EMA or the online behaviour; with N candidates, the advantage chooses among N."""
     policy = state.policy.params if acting.policy == "online" else state.policy_target
     return values.choose(
-        lambda s, k: sample(policy, s, k, config, acting),
+        lambda s, k: denoising.sample(policy, s, k, config, acting),  # without dropout
         lambda s, a: advantage(state, s, a),
         observations,
         key,
