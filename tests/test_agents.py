@@ -457,6 +457,14 @@ def test_configure_names_the_nearest_hyperparameter_and_checks_types():
         get_agent("bqf")
 
 
+@pytest.mark.parametrize(("name", "values"), [("bc", {"kind": "flow"}), ("bfq", {}), ("ofql", {})])
+def test_a_residual_network_of_odd_width_is_refused(name, values):
+    """Its code of time is pairs of sines and cosines, as wide as the network."""
+    small(name, architecture="residual", width=16, **values)
+    with pytest.raises(BadInput, match="even width"):
+        small(name, architecture="residual", width=17, **values)
+
+
 def test_members_are_every_seed_with_every_value():
     members = members_of([3, 7], {"eta": [0.1, 1.0], "discount": [0.9]})
     assert [(m.seed, m.overrides["eta"]) for m in members] == [(3, 0.1), (7, 0.1), (3, 1.0), (7, 1.0)]

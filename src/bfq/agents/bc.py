@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning
 from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
-from bfq.agents.checks import check_common
+from bfq.agents.checks import check_common, check_velocity
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
@@ -52,9 +52,9 @@ class Config:
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
+        check_velocity(self)
         one_of("kind", self.kind, KINDS)
         one_of("activation", self.activation, ACTIVATIONS)
-        one_of("architecture", self.architecture, ARCHITECTURES)
 
 
 class State(NamedTuple):

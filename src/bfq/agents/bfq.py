@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.checks import check_common
+from bfq.agents.checks import check_common, check_velocity
 from bfq.agents.learning import own_or
 from bfq.errors import BadInput
 from bfq.flow.maps import TimeRule, bootstrap, full_span, one_step
@@ -90,15 +90,13 @@ class Config:
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
+        check_velocity(self)
         fractions(self, "boundary_ratio", "max_offset", "full_span_share")
         if self.batch_size < 2:
             raise BadInput("batch_size must be at least 2, one transition for each of the two losses.")
-        if self.architecture == "residual" and self.width % 2:
-            raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
         one_of("mixing", self.mixing, ("split", "update", "both"))
         one_of("squares", self.squares, ("mean", "sum"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
-        one_of("architecture", self.architecture, ARCHITECTURES)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:

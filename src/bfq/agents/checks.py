@@ -6,6 +6,7 @@ from bfq.agents import learning, values
 from bfq.agents.agent import fractions, one_of
 from bfq.errors import BadInput
 from bfq.nets.critic import KINDS as CRITIC_KINDS
+from bfq.nets.velocity import ARCHITECTURES
 
 WORDS: dict[str, Any] = {
     "schedule": learning.SCHEDULES,
@@ -24,6 +25,13 @@ def check_common(config: Any) -> None:
     for name, choices in WORDS.items():
         if hasattr(config, name):
             one_of(name, getattr(config, name), choices)
+
+
+def check_velocity(config: Any) -> None:
+    """Refuses a network for the velocity that there is not, or that has no pairs of sines and cosines."""
+    one_of("architecture", config.architecture, ARCHITECTURES)
+    if config.architecture == "residual" and config.width % 2:
+        raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
 
 
 def check_times(config: Any, field: str) -> None:

@@ -31,8 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
 from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
-from bfq.agents.checks import check_common
-from bfq.errors import BadInput
+from bfq.agents.checks import check_common, check_velocity
 from bfq.flow.maps import one_step
 from bfq.flow.meanflow import DISTRIBUTIONS, meanflow_loss
 from bfq.nets.critic import Critics
@@ -84,11 +83,9 @@ class Config:
     def check(self) -> None:
         """Refuses words that are no choice and numbers that cannot be."""
         check_common(self)
+        check_velocity(self)
         fractions(self, "flow_ratio")
-        if self.architecture == "residual" and self.width % 2:
-            raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
         one_of("time_rule", self.time_rule, DISTRIBUTIONS)
-        one_of("architecture", self.architecture, ARCHITECTURES)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
