@@ -154,9 +154,9 @@ def policy_loss(
     """L(θ) = L_c(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     bc_loss = imitation_loss(policy, state.policy_target, state.step, batch, bc_key, config)
-    q = critics(batch.observations, sample(policy, batch.observations, action_key, config))
-    value = values.guidance(q, critic_key, config.guidance)
-    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    actions = sample(policy, batch.observations, action_key, config)
+    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:

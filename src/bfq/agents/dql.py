@@ -103,9 +103,9 @@ def policy_loss(
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule
     bc_loss = noise_loss(lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key)
-    q = critics(batch.observations, denoising.sample(policy, batch.observations, action_key, config))
-    value = values.guidance(q, critic_key, config.guidance)
-    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    actions = denoising.sample(policy, batch.observations, action_key, config)
+    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:

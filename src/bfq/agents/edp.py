@@ -122,10 +122,10 @@ def policy_loss(
     bc_loss = squared_error(predict(drawn.noisy, drawn.told), wanted)
     shared = config.approximation == "shared"
     again = drawn if shared else draw(schedule, batch.actions, action_key)
-    action = action_predictor(predict, schedule, config.predicts)(again.noisy, again.told)
-    q = critics(batch.observations, jnp.clip(action, -1.0, 1.0) if shared else action)
-    value = values.guidance(q, critic_key, config.guidance)
-    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    actions = action_predictor(predict, schedule, config.predicts)(again.noisy, again.told)
+    actions = jnp.clip(actions, -1.0, 1.0) if shared else actions
+    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:

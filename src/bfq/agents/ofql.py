@@ -125,9 +125,9 @@ def policy_loss(
         config.time_rule,
         config.adaptive_power,
     )
-    q = critics(batch.observations, sample(policy, batch.observations, action_key))
-    value = values.guidance(q, critic_key, config.guidance)
-    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    actions = sample(policy, batch.observations, action_key)
+    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
