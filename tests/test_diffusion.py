@@ -39,9 +39,8 @@ def test_noise_and_action_predict_each_other():
     np.testing.assert_allclose(
         denoising.action_from_noise(noisy, noise, schedule.alpha, schedule.sigma), action, atol=1e-4
     )
-    np.testing.assert_allclose(
-        denoising.noise_from_action(noisy, action, schedule.alpha, schedule.sigma), noise, atol=1e-4
-    )
+    alpha, sigma = schedule.alpha[:, None], schedule.sigma[:, None]
+    np.testing.assert_allclose((noisy - alpha * action) / sigma, noise, atol=1e-4)
     predict = denoising.action_predictor(lambda x, index: noise, schedule)
     np.testing.assert_allclose(predict(noisy, jnp.arange(7.0)), action, atol=1e-4)
 
@@ -50,11 +49,15 @@ def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
     actions, schedule = 0.5 * jax.random.normal(KEY, (64, 3)), vp(5)
 
     def true_noise(x, t):
-        k = t.astype(int)
-        return denoising.noise_from_action(x, actions, schedule.alpha[k], schedule.sigma[k])
+        alpha, sigma = (part[t.astype(int)][:, None] for part in (schedule.alpha, schedule.sigma))
+        return (x - alpha * actions) / sigma
 
     assert denoising.noise_loss(true_noise, schedule, actions, KEY) < 1e-9
-    assert denoising.action_loss(lambda x, t: actions, schedule, actions, KEY) == 0
+    drawn = denoising.draw(schedule, actions, KEY)
+    found = denoising.action_predictor(true_noise, schedule)(drawn.noisy, drawn.told)
+    assert denoising.squared_error(found, actions) < 1e-9
+    told = denoising.action_predictor(lambda x, t: actions, schedule, "action")(drawn.noisy, drawn.told)
+    assert denoising.squared_error(told, actions) == 0
     wrong = [
         denoising.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total) for total in (False, True)
     ]

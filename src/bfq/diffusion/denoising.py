@@ -37,16 +37,6 @@ def action_from_noise(
     return (noisy - sigma[..., None] * noise) / alpha[..., None]
 
 
-def noise_from_action(
-    noisy: Float[Array, "*b a"],
-    action: Float[Array, "*b a"],
-    alpha: Float[Array, "..."],
-    sigma: Float[Array, "..."],
-) -> Float[Array, "*b a"]:
-    """ε̂ = (a_t − α_t â) / σ_t."""
-    return (noisy - alpha[..., None] * action) / sigma[..., None]
-
-
 def action_predictor(predict: Predict, schedule: Schedule, predicts: str = "noise") -> Predict:
     """The prediction of the action, â, from a network that predicts the noise or the action itself."""
     if predicts == "action":
@@ -90,14 +80,3 @@ def noise_loss(
     """E ‖ε̂(a_t, t) − ε‖², t uniform."""
     drawn = draw(schedule, actions, key)
     return squared_error(predict(drawn.noisy, drawn.told), drawn.noise, total)
-
-
-def action_loss(
-    predict: Predict, schedule: Schedule, actions: Float[Array, "b a"], key: PRNGKeyArray, total: bool = False
-) -> Float[Array, ""]:
-    """E ‖â(a_t, t) − a‖², t uniform."""
-    drawn = draw(schedule, actions, key)
-    return squared_error(predict(drawn.noisy, drawn.told), actions, total)
-
-
-LOSSES = {"noise": noise_loss, "action": action_loss}

@@ -173,22 +173,6 @@ def boundary_loss(
     return wanted.error(velocity(*wanted.query))
 
 
-def composition_loss(
-    velocity: Velocity,
-    action: Float[Array, "b a"],
-    noise: Float[Array, "b a"],
-    r: Float[Array, " b"],
-    m: Float[Array, " b"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
-    preconditioned: bool = True,
-) -> Float[Array, ""]:
-    """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖²."""
-    both = (velocity, velocity)
-    wanted = composition_question(both, action, noise, r, m, t, observation, preconditioned)
-    return wanted.error(velocity(*wanted.query))
-
-
 class Bootstrap(NamedTuple):
     """What L_BC asked of a batch, the network's answers, and the weight of the first part."""
 
