@@ -41,7 +41,7 @@ class Config:
     unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learnt σ a dimension
     flow_steps: int = 10  # flow: K, Euler steps of acting
     learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine
+    schedule: str = "constant"  # constant | cosine | warmup_cosine
     discount: float = 0.99  # γ; BC does not use it, reports do
     activation: str = "relu"  # of the gaussian and the deterministic policy
     width: int = 256  # units of a hidden layer

@@ -47,7 +47,7 @@ class Config:
     discount: float = 0.99  # γ
     aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
     learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine
+    schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
     width: int = 512  # units of a hidden layer of the flow and of the one-step policy
     depth: int = 4  # their hidden layers

@@ -37,7 +37,7 @@ class Config:
     flow_steps: int = 10  # K, Euler steps of acting
     discount: float = 0.99  # γ
     learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine
+    schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
     width: int = 512  # units of a hidden layer of the policy
     depth: int = 4  # hidden layers of the policy

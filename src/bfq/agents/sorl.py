@@ -59,7 +59,7 @@ class Config:
     discount: float = 0.99  # γ
     aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
     learning_rate: float = 1e-4  # Adam
-    schedule: str = "constant"  # constant | cosine
+    schedule: str = "constant"  # constant | cosine | warmup_cosine
     clip_norm: Fixed = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
     critic_target_rate: float = 0.005  # ρ for φ′
     policy_target_rate: float = 0.005  # ρ for θ′

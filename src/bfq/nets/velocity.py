@@ -121,7 +121,7 @@ class RawTimeVelocity(eqx.Module):
 
 
 def rms_norm(x: Float[Array, "*b d"], gain: Float[Array, " d"]) -> Float[Array, "*b d"]:
-    """X / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learnt."""
+    """x / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learnt."""
     unit = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
     return unit * gain * x.shape[-1] ** 0.5
 
@@ -153,7 +153,7 @@ class ResidualBlock(eqx.Module):
         self.residual_scale = residual_scale
 
     def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "... d"]) -> Float[Array, "*b d"]:
-        """X + 0.1 (block(x) − x)."""
+        """x + 0.1 (block(x) − x)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
             inner(self.modulation, jax.nn.silu(code)), 6, axis=-1
         )
