@@ -75,6 +75,12 @@ def test_the_agents_pages_are_what_the_agents_files_say():
     assert not stale, "run `make docs`"
 
 
+def test_a_page_tells_the_losses_that_an_agent_shares():
+    assert {"values.expectile_value_loss", "values.value_backup_loss"} < set(formulas(get_agent("iql")))
+    assert "L_Q(φ) = Σ_i" in formulas(get_agent("dql"))["denoising.critic_loss"]
+    assert not [name for name in formulas(get_agent("bfq")) if "." in name]
+
+
 @pytest.mark.parametrize("name", agent_names())
 def test_an_agents_file_explains_itself(name):
     agent = get_agent(name)

@@ -82,7 +82,8 @@ def _equations(agent: Agent) -> list[str]:
     if not found:
         return []
     rows = [(f"`{name}`", _line(text)) for name, text in found.items()]
-    file = f"From [`{agent.name}.py`](../../src/bfq/agents/{agent.name}.py):"
+    beside = "; names with a dot are of the files beside it" if any("." in name for name in found) else ""
+    file = f"From [`{agent.name}.py`](../../src/bfq/agents/{agent.name}.py){beside}:"
     return ["## Equations", file, _table(("function", "what it computes"), rows)]
 
 

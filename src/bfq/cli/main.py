@@ -53,6 +53,7 @@ def _run(words: list[str]) -> int:
     chosen = words[0] if words and words[0] in VERBS else None
     parser = build_parser(chosen)
     arguments = parser.parse_args(words)
+    arguments.words = words  # as they were given
     if chosen is None:
         parser.print_help()
         return 0

@@ -1,18 +1,21 @@
 """`bfq reproduce EXPERIMENT`: the paper's experiments, ours beside its numbers."""
 
 import argparse
+import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bfq.cli.sharing import TOGETHER, end_with_the_first, helped
 from bfq.cli.words import seeds, show_json
+from bfq.errors import BadInput
 
 if TYPE_CHECKING:
     from bfq.reproduction.reproduce import Plan
     from bfq.reproduction.work.bench import Bench
 
+MOST_JOBS = 64
 NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | switches | toy | all"
 
 
@@ -27,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, metavar="N", help="updates of each member")
     add("--precision", metavar="NAME", help="of products in training: float32 (default) | bfloat16")
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
+    add("--jobs", type=int, default=1, metavar="N", help="parts at once, for a GPU that one leaves half idle")
+    add("--share", action="store_true", help=argparse.SUPPRESS)  # as one of a command's further processes
     add("--again", action="store_true", help="run anew what is finished, but not on this machine")
     add("--dry-run", action="store_true", help="tell what would be done, and from which data")
     add("--json", action="store_true", help="print result.json, or the plan, and nothing else")
@@ -38,6 +43,10 @@ def _words(word: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Settles everything, tells it, does it; 1 if something failed that could have been filled."""
+    if not 1 <= args.jobs <= MOST_JOBS:
+        raise BadInput(f"--jobs must be from 1 to {MOST_JOBS}, not {args.jobs}.")
+    if args.jobs > 1:
+        os.environ.update(TOGETHER)  # before JAX looks at it
     from bfq.training.progress import announced
 
     with announced("loading JAX", quiet=args.json):
@@ -50,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
     wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
     asked = chosen(args.name, wished)
+    if args.jobs > 1 and any(each.kind == "speed" for each in asked):
+        raise BadInput(
+            "times are measured with nothing beside them: leave --jobs out for efficiency and all."
+        )
     plans = [plan(each, earlier_of(each, args.out), args.again) for each in asked]
     bench = Bench(evaluate, quiet=args.json)
     if args.dry_run:
@@ -58,7 +71,13 @@ def run(args: argparse.Namespace) -> int:
         each.check(bench)
     for place in (args.out, bench.runs):
         check_place(place)
-    return _reproduce(plans, bench, args)
+    if args.share:
+        return _share(plans, bench)
+    logs = bench.runs / "shared"
+    with helped(args.jobs - 1, [*args.words, "--jobs", "1", "--share"], logs):
+        if args.jobs > 1 and not args.json:
+            print(f"The parts are shared with {args.jobs - 1} more, which tell of them in {logs}.")
+        return _reproduce(plans, bench, args)
 
 
 def _tell(plans: "Sequence[Plan]", bench: "Bench", as_json: bool) -> int:
@@ -70,6 +89,19 @@ def _tell(plans: "Sequence[Plan]", bench: "Bench", as_json: bool) -> int:
     return 0
 
 
+def _share(plans: "Sequence[Plan]", bench: "Bench") -> int:
+    from bfq.reproduction.reproduce import share
+    from bfq.training.loop import Stopped
+
+    end_with_the_first()
+    try:
+        for each in plans:
+            share(each, bench)
+    except Stopped as stopped:
+        return stopped.exit_code
+    return 0
+
+
 def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace) -> int:
     from bfq.experiment import say
     from bfq.files import read_json
@@ -77,7 +109,7 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
     from bfq.reproduction.results.stored import folder_of
     from bfq.training.loop import Stopped
 
-    command = f"bfq {shlex.join(sys.argv[1:])}"
+    command = f"bfq {shlex.join(args.words)}"
     done = []
     if not args.json:
         for each in plans:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,6 +132,14 @@ def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Do
         if left == before:
             time.sleep(PATIENCE_S)
     return Done(book.close(), doing.failed)
+
+
+def share(made: Plan, bench: Bench) -> None:
+    """Does the work that no other command is at, and leaves telling of it to the one that asked for all."""
+    for work in made.works:
+        if made.state(work, bench) != ELSEWHERE:
+            with suppress(Busy):
+                _filled(work, bench)
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Runs as the cells tell of them, for the figures and pages that reports have: no run folder is needed."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,10 +45,12 @@ def _run(cells: Sequence[Cell]) -> Run:
     # Cells of old have no evaluations along the way; their first reading is the run's own all the same.
     last = rows[-1].metrics if rows else _scores(members.values())
     agent = get_agent(told["agent"])
+    # What a run of old does not tell of has been added since, and is what it is by default.
+    config = SimpleNamespace(**{**dataclasses.asdict(agent.config()), **told["config"]})
     return Run(
         folder=Path(told["run"]),
         title=agent.title,
-        ignores=agent.ignores(SimpleNamespace(**told["config"])),
+        ignores=agent.ignores(config),
         members=tuple(Member(*_key(key)) for key in members),
         scores=last,
         protocol=told.get("evaluations", first)["protocol"],
