@@ -10,6 +10,7 @@ from bfq.errors import unknown
 
 VERBS = {
     "train": "train and evaluate; with no argument, the embedded default task",
+    "sweep": "train a grid of hyperparameters and rank it",
     "evaluate": "score a run's saved members again",
     "tasks": "what can be trained on, and whether its data is here",
     "agents": "the methods; with a name, its hyperparameters and their sources",

@@ -2,11 +2,15 @@
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bfq.cli.words import assignments, dest, evaluations, mapping, seeds, show_json
 from bfq.errors import BadInput, DiskTrouble
+
+if TYPE_CHECKING:
+    from bfq.settings import RunConfig
 
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
@@ -25,16 +29,25 @@ DESCRIBES_A_RUN = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
+    add_description(parser)
+    add = parser.add_argument
+    add("--baseline", action="append", metavar="AGENT", help=BASELINE_HELP)
+    add("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
+    add("--resume", action="store_true", help="continue the run in --out, or the newest unfinished in runs/")
+    add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
+    add("--keep-going", action="store_true", help="report a diverging member, do not stop")
+    add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
+    add("--json", action="store_true", help="print result.json and nothing else")
+
+
+def add_description(parser: argparse.ArgumentParser) -> None:
+    """The words that describe what is trained, on what, and how it is judged."""
     add = parser.add_argument
     add("--task", metavar="NAME", help="a task (see `bfq tasks`) or a .npz/.hdf5 file of your own")
     add("--agent", metavar="NAME", help="a method (see `bfq agents`); default bfq")
     add("--steps", type=int, metavar="N", help="updates of each member; default from the preset")
     add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7; default 5")
     add("--set", action="append", default=[], metavar="NAME=VALUE[,VALUE…]", help=SET_HELP)
-    add("--baseline", action="append", metavar="AGENT", help=BASELINE_HELP)
-    add("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
-    add("--resume", action="store_true", help="continue the run in --out, or the newest unfinished in runs/")
-    add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
     add("--eval-episodes", type=int, metavar="N", help="episodes a member in each evaluation")
     add(
         "--evaluations",
@@ -54,9 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
     add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
     add("--precision", metavar="NAME", help="float32, or bfloat16 for products: faster, on NVIDIA GPUs")
-    add("--keep-going", action="store_true", help="report a diverging member, do not stop")
-    add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
-    add("--json", action="store_true", help="print result.json and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,7 +116,9 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         _only_config(args)
         described, _ = experiment.read_run(args.config.parent, args.config.name)
     else:
-        described = _compose(args)
+        default = args.task is None and args.agent is None
+        baselines = _names(args.baseline) or (["bc"] if default else [])
+        described = composed(args, assignments(args.set), baselines, stop_on_divergence=not args.keep_going)
     folder = args.out or experiment.new_folder(described)
     return folder, experiment.start(described, folder, quiet=args.json)
 
@@ -116,11 +128,16 @@ def _names(words: list[str] | None) -> list[str]:
     return [name for word in words or [] for name in word.split(",") if name]
 
 
-def _compose(args: argparse.Namespace) -> Any:
+def composed(
+    args: argparse.Namespace,
+    values: dict[str, list[Any]],
+    baselines: Sequence[str] = (),
+    stop_on_divergence: bool = False,
+) -> "RunConfig":
+    """The run that the words of `add_description` tell of, with these hyperparameters."""
     from bfq.agents.agent import get_agent
     from bfq.settings import EVALUATION_FLAGS, compose
 
-    default = args.task is None and args.agent is None
     asked: dict[str, Any] = {
         "task": args.task,
         "agent": args.agent,
@@ -130,9 +147,7 @@ def _compose(args: argparse.Namespace) -> Any:
         "simulator": args.simulator,
         "episode_steps": args.episode_steps,
         "precision": args.precision,
-        "baselines": _names(args.baseline) or (["bc"] if default else None),
     }
-    values = assignments(args.set)
     own = dataclasses.asdict(get_agent(args.agent or "bfq").config())
     for flag, name in EVALUATION_FLAGS.items():
         if name in values and name not in own:
@@ -142,7 +157,8 @@ def _compose(args: argparse.Namespace) -> Any:
         values=values,
         data=mapping(args.data, "--data"),
         evaluation={name: getattr(args, dest(flag)) for flag, name in EVALUATION_FLAGS.items()},
-        stop_on_divergence=not args.keep_going,
+        stop_on_divergence=stop_on_divergence,
+        baselines=baselines,
     )
 
 

@@ -1,0 +1,156 @@
+"""A grid of hyperparameters, trained and ranked: numbers share a program, other settings have a run each."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bfq.agents.agent import get_agent, numeric_fields
+from bfq.data.dataset import Dataset
+from bfq.errors import BadInput
+from bfq.experiment import complete, read_run, start
+from bfq.files import write_bytes, write_json
+from bfq.provenance import versions
+from bfq.reporting.ablation_figure import sweep_figure
+from bfq.reporting.report import write_report
+from bfq.reporting.runs import read_run as read_finished
+from bfq.reporting.standings import Method, Standings, standings
+from bfq.reporting.tables import in_words
+from bfq.settings import RunConfig, command
+
+ALONE = "run"  # the only folder, where no run differs from another
+Values = Mapping[str, Sequence[Any]]
+
+
+def combinations(agent: str, values: Values) -> list[dict[str, list[Any]]]:
+    """The values of each run: one combination of what members must share, and all other numbers."""
+    numeric = numeric_fields(get_agent(agent).config())
+    shared = {name: several for name, several in values.items() if name not in numeric and len(several) > 1}
+    rest = {name: list(several) for name, several in values.items() if name not in shared}
+    if all(len(several) < 2 for several in values.values()):
+        raise BadInput("there is nothing to sweep: give a hyperparameter several values, as --set eta=0.1,1.")
+    for name, several in shared.items():
+        if len(set(several)) < len(several):
+            raise BadInput(f"{name} is given the same value twice: it would only train the same run again.")
+    return [
+        {**rest, **{name: [one] for name, one in zip(shared, chosen, strict=True)}}
+        for chosen in product(*shared.values())
+    ]
+
+
+def folder_name(values: Values, chosen: Values) -> str:
+    """What sets a run of a sweep apart from the others, as one would type it."""
+    told = [f"{name}={chosen[name][0]}" for name in values if len(chosen[name]) < len(values[name])]
+    return ",".join(told).replace("/", "-") or ALONE
+
+
+def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
+    """Trains every run in its own folder from where it stands; what holds another run is refused first."""
+    for name, run in runs.items():
+        if run.simulator is None:
+            raise BadInput("there is no simulator to rank the settings in: name one with --simulator.")
+        _check_same(run, folder / name)
+    dataset: Dataset | None = None
+    for name, run in runs.items():
+        if not (folder / name / "config.json").exists():
+            dataset = start(run, folder / name, dataset, quiet)
+        complete(folder / name, dataset, quiet=quiet)
+    return [folder / name for name in runs]
+
+
+def _check_same(run: RunConfig, folder: Path) -> None:
+    if not (folder / "config.json").exists():
+        return
+    there, _ = read_run(folder)
+    if dataclasses.replace(there, chunk=run.chunk) != run:
+        raise BadInput(f"{folder} holds a run with other settings: choose another --out.")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What a sweep found: the settings on its task, best first."""
+
+    table: Standings
+    names: tuple[str, ...]  # the hyperparameters that have several values
+
+    @property
+    def best(self) -> Method:
+        """The setting with the highest mean."""
+        return self.table.methods[0]
+
+    def settings(self, method: Method) -> dict[str, Any]:
+        """The values that a method has of what was swept."""
+        return {name: method.group.overrides.get(name, method.run.config[name]) for name in self.names}
+
+    def scores(self, method: Method) -> list[float]:
+        """One a seed."""
+        return method.run.scored(self.table.unit, method.group)
+
+
+def ranked(folders: Sequence[Path], values: Values) -> Ranking:
+    """The finished runs of a sweep."""
+    (table,) = standings([read_finished(folder) for folder in folders])
+    return Ranking(table, tuple(name for name, several in values.items() if len(several) > 1))
+
+
+def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
+    """The command that judges a setting on seeds that had no part in choosing it."""
+    first = max(run.seeds) + 1
+    fresh = list(range(first, first + len(run.seeds)))
+    config = {**run.config, **settings}
+    return command(dataclasses.replace(run, config=config, varied={}, seeds=fresh, stop_on_divergence=True))
+
+
+def write_sweep(
+    ranking: Ranking, run: RunConfig, folder: Path, folders: Sequence[Path], asked: str
+) -> dict[str, Any]:
+    """Leaves `sweep.json`, the report of all runs, and a figure where one number was swept."""
+    confirm = confirmation(run, ranking.settings(ranking.best))
+    record = {
+        "task": run.task,
+        "agent": run.agent,
+        "steps": run.steps,
+        "seeds": run.seeds,
+        "swept": list(ranking.names),
+        "unit": ranking.table.unit,
+        "rows": [_row(ranking, method) for method in ranking.table.methods],
+        "protocol": run.evaluation,
+        "confirm": confirm,
+        "versions": versions(),
+        "command": asked,
+    }
+    write_report(folders, folder)
+    picture = _picture(ranking)
+    if picture:
+        write_bytes(folder / "sweep.png", picture)
+    write_json(folder / "sweep.json", record)
+    return record
+
+
+def _row(ranking: Ranking, method: Method) -> dict[str, Any]:
+    score = method.row.score(ranking.table.unit)
+    return {
+        "values": ranking.settings(method),
+        "mean": score.mean if score else None,
+        "std": score.std if score and math.isfinite(score.std) else None,
+        "scores": ranking.scores(method),
+        "run": str(method.run.folder),
+    }
+
+
+def _picture(ranking: Ranking) -> bytes | None:
+    """The scores along a number that members differ in, a panel for each run."""
+    numeric = [name for name in ranking.names if name in ranking.best.group.overrides]
+    if len(numeric) != 1:
+        return None
+    panels: dict[str, dict[float, list[float]]] = {}
+    for method in ranking.table.methods:
+        if ranking.scores(method):
+            shared = {k: v for k, v in ranking.settings(method).items() if k != numeric[0]}
+            label = ", ".join(f"{k}={v}" for k, v in shared.items()) or ranking.table.task
+            panels.setdefault(label, {})[float(method.group.overrides[numeric[0]])] = ranking.scores(method)
+    unit = in_words(ranking.table.unit, ranking.table.runs)
+    return sweep_figure(panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit)
