@@ -452,7 +452,7 @@ def test_pages_are_drawn_without_any_run_folder(tmp_path):
     assert {"learning_curves.png", "scores.png", "profiles.png", "table.md", "index.html"} < files
     page = (folder / "index.html").read_text()
     assert "The beginning of the first episode of bfq, seed 0" in page
-    assert f"{HOPPER}, bfq: could not be drawn here: there is no run in" in page
+    assert f"{HOPPER}, bfq: could not be drawn here: there is no run in runs/local-hopper" in page
     assert f"{CHEETAH}, bfq: could not be drawn" not in page
     assert "frames-halfcheetah-medium-v2-bfq-old.png" not in files  # of a run that no cell is of
     assert "NVIDIA H200" in page
@@ -482,6 +482,32 @@ def test_cells_of_old_have_no_curves_and_are_drawn_all_the_same():
     made = outcome(old, cell(CHEETAH, "dql"))
     assert [len(run.rows) for run in told_runs(made)] == [2, 0]
     assert "learning_curves.png" in [each.file for each in figures(made, Path("nowhere"))]
+
+
+def test_all_experiments_are_on_one_page(tmp_path):
+    results = tmp_path / "results"
+    write(outcome(cell(HOPPER, "bfq"), name="switches"), results / "switches")
+    (results / "eta").mkdir()
+    (results / "eta" / "result.json").write_text("{")
+    folder = write(outcome(cell(CHEETAH, "bfq"), cell(HOPPER, "bfq")), results / "main")
+    (folder / file_of(cell(CHEETAH, "bfq"))).write_bytes(PNG)
+    merge.merge(folder)
+    page = (results / "index.html").read_text()
+    assert re.findall('<section id="([a-z]+)"', page) == ["main", "switches"]
+    assert "eta: " in page  # told, and in nobody's way
+    assert 'href="main/index.html"' in page
+    assert ">62.0<small>" in page
+    assert "The beginning of the first episode of bfq, seed 0" in page
+    assert page.count("<img") == 1 + sum(
+        name.stem in ("radar", "scores", "learning_curves") for name in folder.glob("*.png")
+    )
+
+
+def test_a_quick_run_is_not_on_the_page_of_all(tmp_path):
+    folder = write(outcome(cell(CHEETAH, "bfq"), quick=True), tmp_path / "main-quick")
+    merge.merge(folder)
+    assert (folder / "index.html").exists()
+    assert not (tmp_path / "index.html").exists()
 
 
 # Merging.

@@ -33,6 +33,7 @@ from bfq.reproduction.results.stored import called, read_outcome, record
 from bfq.reproduction.results.told_runs import told_runs
 from bfq.reproduction.shown import strips, written
 from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.front import front_page
 from bfq.reproduction.shown.page import page_of
 from bfq.reproduction.shown.table import markdown
 from bfq.reproduction.shown.written import write_numbers
@@ -44,6 +45,7 @@ from bfq.training.toy_methods import METHODS, PAPER
 
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
 MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-mixed,pen-human-v1"]
+RESULTS = Path(__file__).parents[1] / "results"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -325,12 +327,12 @@ def test_what_cannot_be_shown_replaces_nothing(finished, tmp_path, monkeypatch):
     assert (folder / "result.json").read_bytes() == before
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_a_browser_shows_the_page(finished, tmp_path):
-    page = (finished[0] / "results" / "main-quick" / "index.html").read_text()
+def browsed(path, tmp_path):
+    """The widths of a page's images, and its own, in a window as narrow as a phone; the console is silent."""
     measured = "document.body.dataset.widths = [...document.images].map(i => i.naturalWidth).join()"
     wide = "document.body.dataset.wide = document.documentElement.scrollWidth"
     copy = tmp_path / "page.html"
+    page = path.read_text().replace("<head>", f'<head><base href="{path.absolute().parent.as_uri()}/">', 1)
     copy.write_text(page + f"<script>window.onload = () => {{ {measured}; {wide} }}</script>")
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
              "--disable-background-networking", "--disable-component-update", "--window-size=500,800",
@@ -340,10 +342,30 @@ def test_a_browser_shows_the_page(finished, tmp_path):
     )
     assert "CONSOLE" not in told.stderr
     (widths,) = re.findall(r'data-widths="([^"]+)"', told.stdout)
-    assert len(widths.split(",")) == 4
-    assert all(int(width) > 0 for width in widths.split(","))
     (width,) = re.findall(r'data-wide="(\d+)"', told.stdout)
-    assert int(width) <= 500  # nothing sticks out of a narrow screen
+    return [int(each) for each in widths.split(",")], int(width)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_browser_shows_the_page(finished, tmp_path):
+    widths, width = browsed(finished[0] / "results" / "main-quick" / "index.html", tmp_path)
+    assert len(widths) == 4
+    assert all(widths)
+    assert width <= 500  # nothing sticks out of a narrow screen
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("**/index.html")), ids=lambda path: path.parent.name)
+def test_a_browser_shows_the_pages_of_the_results(page, tmp_path):
+    widths, width = browsed(page, tmp_path)
+    assert widths
+    assert all(widths)
+    assert width <= 500
+
+
+def test_the_page_of_all_experiments_is_of_their_files():
+    """`python -m bfq.reproduction.merge results/main` writes it anew."""
+    assert (RESULTS / "index.html").read_text() == front_page(RESULTS)
 
 
 def test_a_seed_without_a_score_fails_its_cell_and_a_changed_setting_has_another_folder(finished, capsys):

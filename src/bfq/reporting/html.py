@@ -140,7 +140,11 @@ def figure(title: str, png: bytes | None, caption: str, photo: bool = False) -> 
     """A picture under its title, with words beneath; nothing where there is none."""
     if png is None:
         return []
-    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return pictured(title, f"data:image/png;base64,{base64.b64encode(png).decode()}", caption, photo)
+
+
+def pictured(title: str, source: str, caption: str, photo: bool = False) -> list[Markup]:
+    """A picture from its address."""
     image = tag("img", src=source, alt=f"{title}. {caption}")
     kind = {"class_": "photo"} if photo else {}
     return [tag("h3", title), tag("figure", image, tag("figcaption", caption), **kind)]

@@ -53,7 +53,7 @@ def _scores(outcome: Outcome) -> list[Drawn]:
     colours = method_colours(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
     if outcome.experiment.symbol:
         first = _sweep(outcome)
-    elif len(outcome.columns) <= FEW:
+    elif has_bars(outcome):
         first = _settings(outcome, colours)
     else:
         first = _standings(outcome, runs)
@@ -62,6 +62,11 @@ def _scores(outcome: Outcome) -> list[Drawn]:
     last = [Drawn("learning_curves.png", title, curves, CURVES)] if curves else []
     rounds = [_warned(each, outcome) for each in (*([first] if first else []), *_radar(outcome, colours))]
     return [*rounds, *_profiles(outcome, colours), *last]
+
+
+def has_bars(outcome: Outcome) -> bool:
+    """Whether the columns are few enough to be bars beside each other, in `scores.png`."""
+    return len(outcome.columns) <= FEW
 
 
 def _warned(drawn: Drawn, outcome: Outcome) -> Drawn:

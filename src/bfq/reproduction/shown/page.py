@@ -54,17 +54,17 @@ def page_of(outcome: Outcome, drawn: Sequence[Drawn], missing: Sequence[str] = (
         tag("h1", title),
         *([tag("p", WARNING, class_="warning")] if outcome.experiment.quick else []),
         tag("p", outcome.experiment.about, class_="quiet"),
-        *_overview(outcome),
-        *_sections(sections(outcome, notes)),
+        *overview_table(outcome),
+        *section_tables(sections(outcome, notes)),
         tag("p", _caption(outcome), class_="quiet small"),
         *(part for each in comparisons(outcome) for part in _comparison(outcome, each)),
-        *_list("Rows that cannot be filled", unfilled(outcome)),
-        *_list(LEFT_OUT, left_out(outcome)),
-        *_list("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed]),
+        *list_of("Rows that cannot be filled", unfilled(outcome)),
+        *list_of(LEFT_OUT, left_out(outcome)),
+        *list_of("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed]),
         *(part for each in drawn for part in figure(each.title, each.png, each.caption, each.photo)),
-        *_list("Policies at work that could not be drawn", missing),
-        *_list("The paper's numbers", notes.general),
-        *_list("Notes on single numbers", notes.texts, "ol"),
+        *list_of("Policies at work that could not be drawn", missing),
+        *list_of("The paper's numbers", notes.general),
+        *list_of("Notes on single numbers", notes.texts, "ol"),
         *_provenance(outcome),
     )
 
@@ -94,7 +94,7 @@ def _comparison(outcome: Outcome, told: Comparison) -> list[Markup]:
     ]
 
 
-def _overview(outcome: Outcome) -> list[Markup]:
+def overview_table(outcome: Outcome) -> list[Markup]:
     """All rows and columns at once, with coloured differences; it scrolls where the screen is narrow."""
     rows = overview(outcome)
     if len(rows) < 2:
@@ -112,7 +112,7 @@ def _brief(cell: Brief) -> Markup:
     return tag("td", cell.ours, tag("small", cell.paper), class_=cell.verdict)
 
 
-def _sections(told: Sequence[Section]) -> list[Markup]:
+def section_tables(told: Sequence[Section]) -> list[Markup]:
     """One after the other; where they are many, folded."""
     if len(told) <= FEW:
         return [part for section in told for part in (tag("h3", section.title), *_section(section))]
@@ -137,7 +137,8 @@ def _row(line: Line, head: Sequence[str]) -> Markup:
     return tag("tr", name, *cells)
 
 
-def _list(title: str, texts: Sequence[str], kind: str = "ul") -> list[Markup]:
+def list_of(title: str, texts: Sequence[str], kind: str = "ul") -> list[Markup]:
+    """Sentences under a title; nothing where there are none."""
     if not texts:
         return []
     return [tag("h3", title), tag(kind, *(tag("li", text) for text in texts), class_="notes")]
@@ -151,7 +152,7 @@ def _provenance(outcome: Outcome) -> list[Markup]:
     parts: list[Markup] = []
     for (name, _), run in {(run.data["name"], run.data["sha256"]): run for run in runs}.items():
         parts += [tag("h3", f"Data: {name}"), facts({"what": words.get(name, ABSENT), **prose.data(run)})]
-    parts += _list("How the learning curves were evaluated", list(dict.fromkeys(map(prose.protocol, runs))))
+    parts += list_of("How the learning curves were evaluated", list(dict.fromkeys(map(prose.protocol, runs))))
     if done:
         parts += [tag("h3", "Where it ran"), facts(_machines(done))]
     told = {cell.provenance["run"]: cell.provenance for cell in done}

@@ -9,4 +9,4 @@ from bfq.experiment import RUNS
 def run_folder(told: str) -> Path | None:
     """The folder, if it is one of the runs of this project; of all others nothing is read."""
     folder = Path(os.path.abspath(told))
-    return folder if folder.parent == RUNS.absolute() else None
+    return RUNS / folder.name if folder.parent == RUNS.absolute() else None  # pages show no path of a machine

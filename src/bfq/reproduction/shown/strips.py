@@ -33,17 +33,33 @@ def strips(outcome: Outcome, kept: Path) -> Strips:
     found = Strips([], [])
     if outcome.experiment.kind != "scores":
         return found
-    for cell in filter(None, (_shown(outcome, row) for row in outcome.rows)):
-        name = outcome.experiment.named(cell.column)
+    for cell in _shown_cells(outcome):
         try:
             picture = frames(cell.provenance["run"], kept / file_of(cell))
         except Exception as error:  # noqa: BLE001 - graphics fail in many ways
+            name = outcome.experiment.named(cell.column)
             found.missing.append(f"{cell.row}, {name}: could not be drawn here: {_told(error)}")
             continue
-        caption = CAPTION.format(name, f"seed {cell.provenance['members'][0]['seed']}")
-        title = outcome.experiment.entitled(f"At work: {cell.row}")
-        found.drawn.append(Drawn(file_of(cell), title, picture, caption, photo=True))
+        found.drawn.append(_drawn(outcome, cell, picture))
     return found
+
+
+def kept_strips(outcome: Outcome, kept: Path) -> list[Drawn]:
+    """The strips that lie among the results already."""
+    found = [(cell, kept / file_of(cell)) for cell in _shown_cells(outcome)]
+    return [_drawn(outcome, cell, path.read_bytes()) for cell, path in found if path.is_file()]
+
+
+def _drawn(outcome: Outcome, cell: Cell, picture: bytes) -> Drawn:
+    name = outcome.experiment.named(cell.column)
+    caption = CAPTION.format(name, f"seed {cell.provenance['members'][0]['seed']}")
+    title = outcome.experiment.entitled(f"At work: {cell.row}")
+    return Drawn(file_of(cell), title, picture, caption, photo=True)
+
+
+def _shown_cells(outcome: Outcome) -> list[Cell]:
+    """Whose strip stands for each row."""
+    return [cell for row in outcome.rows if (cell := _shown(outcome, row))]
 
 
 def strip_files(outcome: Outcome) -> set[str]:

@@ -18,11 +18,12 @@ def write_numbers(outcome: Outcome, out: Path) -> None:
 
 
 def write_pictures(outcome: Outcome, out: Path) -> None:
-    """The figures, and the page that holds them."""
+    """The figures, the page that holds them, and that of all experiments."""
     from bfq.reproduction.shown.figures import (
         figures,  # they draw: seconds of imports that training need not await
     )
     from bfq.reproduction.shown.frequency import FILE as BESIDE
+    from bfq.reproduction.shown.front import front_page
     from bfq.reproduction.shown.page import page_of
     from bfq.reproduction.shown.strips import strip_files, strips
 
@@ -37,3 +38,5 @@ def write_pictures(outcome: Outcome, out: Path) -> None:
         path.unlink()  # the policy of a cell that was replaced
     if folder / BESIDE not in paths:
         (folder / BESIDE).unlink(missing_ok=True)  # of scores that are there no longer
+    if not outcome.experiment.quick:
+        write_bytes(out / "index.html", front_page(out).encode("utf-8", "replace"))
