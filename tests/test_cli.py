@@ -10,7 +10,9 @@ import pytest
 
 import bfq
 from bfq.cli.main import VERBS, main
+from bfq.data.catalog import TASKS
 from bfq.data.pendulum import make_pendulum
+from bfq.data.tables import READERS
 
 TINY = ["--set", "width=8", "--set", "critic_width=8", "--set", "depth=1", "--set", "critic_depth=1",
         "--set", "batch_size=16"]  # fmt: skip
@@ -110,9 +112,15 @@ def test_a_log_of_ones_own_trains_with_and_without_a_simulator(log, tmp_path, ca
     judged = ["--simulator", "Pendulum-v1", "--episode-steps", "20", "--eval-episodes", "1"]
     capsys.readouterr()
     assert main([*words, *judged, "--out", str(tmp_path / "judged"), "--json"]) == 0
-    scores = json.loads(capsys.readouterr().out)["scores"]
+    told = json.loads(capsys.readouterr().out)
+    assert (told["simulator"], told["episode_steps"]) == ("Pendulum-v1", 20)
+    scores = told["scores"]
     assert scores["normalized"] is None  # there is no reference for it
     assert len(scores["return"]) == 1
+    assert main(["evaluate", str(tmp_path / "judged"), "--episode-steps", "5", "--json"]) == 0
+    shorter = json.loads(capsys.readouterr().out)
+    assert shorter["episode_steps"] == 5
+    assert shorter["scores"]["return"][0] > scores["return"][0]  # Pendulum's rewards are negative
     assert main(["evaluate", str(tmp_path / "blind")]) == 2
 
 
@@ -126,6 +134,41 @@ def test_telling_verbs_tell_in_words_and_json(verb, capsys):
     assert json.loads(capsys.readouterr().out)
 
 
+def test_tasks_are_one_line_each_under_headings_and_fit_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert set(TASKS) <= set(named)
+    assert len(named) == len(set(named))
+    assert "Locomotion, rolled out here from D4RL's policies" in lines
+
+
+def test_tasks_are_found_by_a_word_and_one_is_told_in_full(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["tasks", "Hopper", "--json"]) == 0
+    found = [card["name"] for card in json.loads(capsys.readouterr().out)]
+    assert found == [name for name in TASKS if "hopper" in name]
+    assert main(["tasks", "local/hopper-medium"]) == 0  # a name, though others contain it
+    shown = capsys.readouterr().out
+    for words in ("a third of the expert's return", "Hopper-v4", "bfq-rl[mujoco]", "hopper-medium-v2"):
+        assert words in shown
+    assert main(["tasks", "hopper-medium-v2"]) == 0
+    assert "bfq data make local/hopper-medium" in " ".join(capsys.readouterr().out.split())
+    assert main(["tasks", "checker"]) == 0
+    assert "bfq toy" in capsys.readouterr().out
+
+
+def test_tasks_whose_data_is_here(capsys):
+    assert main(["tasks", "--here", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {card["data_here"] for card in found} <= {"yes", "made on the spot"}
+    assert {"pendulum-mixed", "checkerboard"} <= {card["name"] for card in found}
+    assert main(["tasks", "humanoid", "--here"]) == 0
+    assert "none of them is here" in capsys.readouterr().out
+
+
 def test_help_names_every_verb(capsys):
     assert main([]) == 0
     shown = capsys.readouterr().out
@@ -134,6 +177,13 @@ def test_help_names_every_verb(capsys):
         with pytest.raises(SystemExit, match="0"):
             main([verb, "--help"])
         assert f"usage: bfq {verb}" in capsys.readouterr().out
+
+
+def test_help_names_every_kind_of_file_that_is_read(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert all(ending in shown for ending in READERS)
 
 
 BAD = {
@@ -211,6 +261,10 @@ BAD = {
     "train --resume --steps 3": "cannot be given",
     "train --config none.json": "no file",
     "train --baseline bq": "unknown agent",
+    "tasks nowhere": "no task has 'nowhere' in its name",
+    "evaluate nowhere --stepz 3": "--stepz 3; see `bfq evaluate --help`",
+    "bench act --stepz 3": "--stepz 3; see `bfq bench act --help`",
+    "--stepz": "--stepz; see `bfq --help`",
     "train --stepz 3": "unrecognized",
     "train --step 3": "unrecognized",
     "evaluate nowhere": "no run in nowhere",
@@ -358,6 +412,12 @@ def test_python_in_a_few_lines(tmp_path):
     np.testing.assert_array_equal(bfq.load_policy(result.folder)(np.zeros(3)), one)
     with pytest.raises(bfq.BadInput, match="3 numbers"):
         policy(np.zeros(4))
+    for strange in (np.nan, np.inf):
+        with pytest.raises(bfq.BadInput, match="not finite"):
+            policy([[0.0, 0.0, 0.0], [0.0, strange, 0.0]])
+    wanted = "Policy('bfq': observations 3, actions 1; temperature "
+    assert repr(policy).startswith(wanted)
+    assert repr(again).endswith("candidates 2)")
     with pytest.raises(bfq.BadInput, match="members 0 to 0"):
         bfq.load_policy(result.folder, member=1)
     assert bfq.evaluate(result.folder, episodes=1)["scores"]["return"] == result.scores["return"]

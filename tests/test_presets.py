@@ -7,9 +7,10 @@ import pytest
 from bfq.agents import agent_names, get_agent
 from bfq.agents.agent import configure
 from bfq.data.catalog import PAPER, TASKS
+from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
-from bfq.settings import compose
+from bfq.settings import compose, limited
 
 AGENTS = agent_names()
 
@@ -274,3 +275,17 @@ def test_every_task_can_be_described(agent):
     configure(get_agent(agent), {name: sourced.value for name, sourced in own["config"].items()})
     assert own["config"]["steps"].value == 100_000
     assert compose("mine.npz", agent, simulator="Pendulum-v1").steps == 100_000
+
+
+def test_a_simulator_brings_its_own_limit_of_episodes():
+    assert compose("mine.npz", simulator="Pendulum-v1").episode_steps == 200
+    assert compose("mine.npz", simulator="Pendulum-v1", episode_steps=50).episode_steps == 50
+    assert compose("mine.npz").episode_steps == 1000
+    assert compose("mine.npz", simulator="bfq/Hopper-d4rl-v0").episode_steps == 1000
+    own = compose("mine.npz", simulator="Pendulum-v1")
+    assert limited(own, 7).episode_steps == 7
+    assert limited(own, None) == own
+    with pytest.raises(BadInput, match="only your own data has others"):
+        limited(compose("pendulum-mixed"), 7)
+    with pytest.raises(BadInput, match="at least 1"):
+        limited(own, 0)

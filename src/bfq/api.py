@@ -18,7 +18,7 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
-from bfq.settings import compose, reference_of
+from bfq.settings import compose, limited, reference_of
 
 OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
 
@@ -79,18 +79,24 @@ def train(
 
 
 def evaluate(
-    folder: str | Path, *, video: str | Path | None = None, member: int = 0, **protocol: Any
+    folder: str | Path,
+    *,
+    video: str | Path | None = None,
+    member: int = 0,
+    episode_steps: int | None = None,
+    **protocol: Any,
 ) -> dict[str, Any]:
     """Scores the saved members of a run again, under its own protocol or a changed one.
 
-    `protocol` may change `episodes`, `seed`, `candidates`, `selection`, `temperature`, `policy`, …
+    `episode_steps` is another limit of episodes, for data of your own. `protocol` may change `episodes`,
+    `seed`, `candidates`, `selection`, `temperature`, `policy`, …
     """
     run, _ = read_run(Path(folder))
     if video is not None:
         check_video(Path(video))
         if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
             raise BadInput(f"the run has no member {member}.")
-    world = world_of(run)
+    world = world_of(limited(run, episode_steps))
     if world is None:
         raise BadInput(f"the run in {folder} has no simulator to be judged in.")
     trained = load_trained(folder)
@@ -110,5 +116,7 @@ def evaluate(
         "members": members,
         "scores": found,
         "protocol": chosen.describe(),
+        "simulator": world.simulator,
+        "episode_steps": world.episode_steps,
         "ignores": list(trained.population.agent.ignores(trained.population.configs)),
     }

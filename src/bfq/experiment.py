@@ -336,6 +336,8 @@ def _result(
         "members": [{"seed": m.seed, "overrides": m.overrides} for m in population.members],
         "scores": _last_scores(folder),
         "protocol": run.evaluation,
+        "simulator": run.simulator,
+        "episode_steps": run.episode_steps if run.simulator else None,
         "ignores": list(population.agent.ignores(population.configs)),
         "data": data,
         "transforms": transforms.describe(),

@@ -46,6 +46,7 @@ ALWAYS_TOLD = ("episodes", "candidates", "temperature")  # the rest where it is 
 # Updates in one compiled call, by whether it runs on a CPU: short enough there that a run soon heeds Ctrl-C,
 # long enough elsewhere that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
+USUAL_STEPS = 1000  # of an episode whose simulator has no limit of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,7 +270,7 @@ def _place(task: str, card: Task | None, simulator: str | None, episode_steps: i
     if card is None:
         if not Path(task).suffix and not is_kept(task):
             raise unknown("task", task, [*TASKS, *kept()])
-        limit = _at_least(1, "episode_steps", 1000 if episode_steps is None else episode_steps)
+        limit = _at_least(1, "episode_steps", _limit(simulator) if episode_steps is None else episode_steps)
         return {"simulator": simulator, "episode_steps": limit, "reference": None, "metric": "return"}
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
@@ -283,6 +284,26 @@ def _place(task: str, card: Task | None, simulator: str | None, episode_steps: i
         "reference": reference,
         "metric": card.metric,
     }
+
+
+def _limit(simulator: str | None) -> int:
+    """After how many steps episodes end: the simulator's own limit, where it has one."""
+    if simulator is None:
+        return USUAL_STEPS
+    from bfq.simulation.worlds import usual_steps  # imports a simulator's package: only where one is named
+
+    return usual_steps(simulator) or USUAL_STEPS
+
+
+def limited(run: RunConfig, episode_steps: int | None) -> RunConfig:
+    """The run with another limit of episodes; that of a task is part of its scores."""
+    if episode_steps is None:
+        return run
+    if run.task in TASKS:
+        raise BadInput(
+            f"episodes of {run.task} have {run.episode_steps} steps: only your own data has others."
+        )
+    return dataclasses.replace(run, episode_steps=_at_least(1, "episode_steps", episode_steps))
 
 
 def reference_of(run: RunConfig) -> Reference | None:

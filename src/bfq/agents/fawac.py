@@ -40,7 +40,7 @@ BASELINES = ("policy", "network")
 class Config:
     """Hyperparameters of FAWAC."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here
+    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
     batch_size: int = 256  # transitions an update
     alpha: float = 3.0  # α, the inverse temperature of the weights
     baseline: str = "policy"  # what V is: policy (one sample, as AWAC) | network (regressed on Q)

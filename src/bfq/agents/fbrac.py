@@ -38,7 +38,7 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of FBRAC."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here
+    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
     batch_size: int = 256  # transitions an update
     alpha: float = 1.0  # α, the strength of imitation
     normalise_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not

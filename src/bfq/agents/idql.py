@@ -44,9 +44,9 @@ from bfq.nets.resnet import NoiseResNet
 class Config:
     """Hyperparameters of IDQL; floats may differ from member to member of a population."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the cosine schedules
+    steps: int = 1_000_000  # updates, and the cosines' horizon; CleanDiffuser: 2,000,000, official 3,000,000
     batch_size: int = 256  # transitions an update
-    critic_batch_size: int = 256  # the first so many of them are used for the critics
+    critic_batch_size: int = 256  # the first so many of them are the critics', as in the official code
 
     # Behaviour
     diffusion_steps: int = 5  # T, the times of the noise schedule

@@ -31,7 +31,7 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of IFQL."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here
+    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
     batch_size: int = 256  # transitions an update
     expectile: float = 0.9  # κ
     flow_steps: int = 10  # K, Euler steps of acting

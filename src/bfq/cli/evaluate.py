@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`"
     )
+    parser.add_argument(
+        "--episode-steps", type=int, metavar="N", help="another limit of episodes, for data of your own"
+    )
     parser.add_argument("--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4)")
     parser.add_argument("--member", type=int, default=0, metavar="K", help="the member that is filmed")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this JSON file")
@@ -45,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
     from bfq.files import write_json
     from bfq.training.progress import announced
 
-    protocol = {name: getattr(args, name) for name in PROTOCOL}
+    asked = {name: getattr(args, name) for name in (*PROTOCOL, "video", "member", "episode_steps")}
     with announced(f"evaluating {args.folder}", quiet=args.json):
         from bfq.api import evaluate
 
-        found = evaluate(args.folder, video=args.video, member=args.member, **protocol)
+        found = evaluate(args.folder, **asked)
     if args.out:
         write_json(args.out, found)
     if args.json:
@@ -71,7 +74,7 @@ def _show(found: dict[str, Any]) -> None:
 
     scores, members = found["scores"], found["members"]
     title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"
-    table = Table(title=title, caption=_protocol(found["protocol"], found["ignores"]), box=box.SIMPLE_HEAD)
+    table = Table(title=title, caption=_protocol(found), box=box.SIMPLE_HEAD)
     for column in ("member", "return", "normalised"):
         table.add_column(column, justify="right")
     normalised = scores["normalized"] or [None] * len(members)
@@ -87,9 +90,13 @@ def _show(found: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def _protocol(told: dict[str, Any], ignored: list[str]) -> str:
+def _protocol(found: dict[str, Any]) -> str:
     """The protocol in words, without what does not apply."""
-    words = [f"{told['episodes']} episodes from seed {told['seed']}", f"{told['checkpoint']} checkpoint"]
+    told, ignored = found["protocol"], found["ignores"]
+    words = [
+        f"{told['episodes']} episodes of up to {found['episode_steps']:,} steps from seed {told['seed']}",
+        f"{told['checkpoint']} checkpoint",
+    ]
     words += [] if "policy" in ignored else [f"{told['policy']} policy"]
     words += ["no noise" if "temperature" in ignored else f"noise × {told['temperature']:g}"]
     if told["candidates"] > 1:

@@ -74,10 +74,16 @@ class Plan(NamedTuple):
         return {
             "experiment": self.experiment.name,
             "title": self.experiment.heading,
-            "sources": [(s if s.task in needed else s.used)._asdict() for s in self.sources],
+            "sources": [s._asdict() for each in self.sources for s in self._told(each, each.task in needed)],
             "parts": parts,
             "kept": [{"row": c.row, "column": c.column} for c in self.unfilled if self._before(c)],
         }
+
+    def _told(self, source: Source, needed: bool) -> list[Source]:
+        """What a row learns from, or has learnt from where nothing is to be done."""
+        filled = self.earlier if source.data and not needed else None
+        found = filled.sources_of(source.task) if filled else []
+        return found or [source if needed else source.used]
 
     def tell(self, bench: Bench) -> str:
         """For people: row by row, what is of one size in one line."""

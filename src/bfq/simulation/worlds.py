@@ -31,6 +31,16 @@ def make_world(simulator: str, episode_steps: int, render: bool = False) -> Worl
         raise BadInput(f"the simulator {simulator} cannot be made here: {error}") from error
 
 
+def usual_steps(simulator: str) -> int | None:
+    """After how many steps the episodes of one of Gymnasium's simulators are cut off, if they are."""
+    if "/" in simulator or ":" in simulator:
+        return None
+    try:
+        return gymnasium.spec(simulator).max_episode_steps
+    except gymnasium.error.Error:
+        return None  # whoever makes it says what is wrong
+
+
 def _made(simulator: str, episode_steps: int, render: bool) -> World:
     if simulator.startswith("ogbench/"):
         package("ogbench", "ogbench")  # importing it registers its worlds, and fetches nothing

@@ -3,7 +3,9 @@
 from functools import cache
 from typing import NamedTuple
 
+from bfq.data import store
 from bfq.data.catalog import PAPER, PENDULUM, TASKS
+from bfq.data.places import dataset_folder
 from bfq.data.sources import availability, is_kept, remedy
 from bfq.errors import BadInput
 from bfq.simulation.worlds import make_world
@@ -15,6 +17,7 @@ KINDS = {
     "local": "made here after the published recipe, and not the published data",
     "embedded": "a small task that ships with bfq and is in no table of the paper",
 }
+FEW = 100_000  # transitions; the smallest published set of those that can be made here has 200,000
 MADE_FIRST = "; it is made first"
 
 
@@ -79,7 +82,18 @@ def _checked(task: str, data: str) -> Source:
     kind = _kind(data)
     made = "" if at_hand(data) else MADE_FIRST
     name = "" if data == task else f"{data}, "
-    return Source(task, data, kind, f"{task}: {name}{KINDS[kind]}{made}.")
+    return Source(task, data, kind, f"{task}: {name}{KINDS[kind]}{made}{_few(data, kind)}.")
+
+
+def _few(data: str, kind: str) -> str:
+    """A word on data of which much less was made than is published."""
+    if kind not in ("rerolled", "local") or not is_kept(data):
+        return ""
+    try:
+        count = len(store.load(dataset_folder(data)))
+    except BadInput:  # its row says so when its turn comes
+        return ""
+    return f"; it has {count:,} transitions only" if count < FEW else ""
 
 
 def _kind(data: str) -> str:

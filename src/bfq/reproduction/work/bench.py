@@ -14,6 +14,7 @@ from bfq.experiment import RUNS
 from bfq.reproduction.results.cells import Cell
 from bfq.training.progress import announced, data_bar
 
+ADDED = {"squares": "mean"}  # words that came later, each with what it was before
 AT_WORK = "another process is at work in {folder}."  # what is said of a folder that is held
 
 
@@ -74,8 +75,8 @@ def place(runs: Path, words: str, settings: dict[str, Any]) -> Path:
 def fingerprint(settings: dict[str, Any]) -> str:
     """A short name of settings: others have another.
 
-    What is off (0, False, None, nothing) is left out. A switch that is added later and is off changes nothing
-    of what runs before it have found, and so it changes no name.
+    What is off (0, False, None, nothing, or a word as it was before there was a choice) is left out. A switch
+    that is added later and is off changes nothing of what runs before it have found: it changes no name.
     """
     told = json.dumps(_that_are_on(settings), sort_keys=True, default=list)
     return hashlib.sha256(told.encode()).hexdigest()[:10]
@@ -83,7 +84,7 @@ def fingerprint(settings: dict[str, Any]) -> str:
 
 def _that_are_on(settings: dict[str, Any]) -> dict[str, Any]:
     told = {k: _that_are_on(v) if isinstance(v, dict) else v for k, v in settings.items()}
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in told.items() if value and value != ADDED.get(name)}
 
 
 def state(work: Work, bench: Bench) -> str:

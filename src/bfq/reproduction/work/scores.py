@@ -57,7 +57,7 @@ class Training:
     def size(self) -> str:
         """How much is trained at once, and for how long."""
         members = len(members_of(self.run.seeds, self.run.varied))
-        return f"{members} members, {self.run.steps:,} updates on {self.run.task}"
+        return f"{members} members, {self.run.steps:,} updates"
 
     @property
     def waiting(self) -> list[Cell]:
