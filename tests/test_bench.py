@@ -16,7 +16,7 @@ from bfq.bench.timing import timed
 from bfq.bench.updates import Sizes, made_up, time_update
 from bfq.bench.watching import watch
 from bfq.cli.bench import MEASURES
-from bfq.cli.bench_rows import measure, show, table
+from bfq.cli.bench_rows import measure, table
 from bfq.cli.main import main
 from bfq.reporting.growth_figure import growth_figure, growth_panels
 
@@ -97,11 +97,44 @@ def test_a_file_is_replaced_when_all_rows_are_there(capsys, tmp_path):
     assert not part.exists()
 
 
-def test_numbers_are_not_cut_where_the_table_is_wider_than_the_terminal(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
+TRAINED = {
+    "device": "this", "agent": "td3_bc", "members": 1, "precision": "float32", "batch": 256, "width": 256,
+    "depth": 2, "flow_steps": None, "transitions": 1_000_000, "microseconds_per_update": 12345.6,
+    "compile_seconds": 123.4, "share_of_flops": 0.123, "share_of_bytes": 0.123,
+}  # fmt: skip
+
+
+def test_numbers_are_not_cut_where_the_table_is_wider_than_the_terminal():
     columns = tuple(f"number_{k}" for k in range(6))
-    show(table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}]))
-    assert capsys.readouterr().out.count("12,345.6") == 6
+    shown = table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}], 30)
+    assert shown.count("12,345.6") == 6
+
+
+def test_what_all_measurements_share_is_told_once():
+    columns = MEASURES["train"].columns
+    title, heading, *rows = table(columns, [TRAINED, {**TRAINED, "width": 512}], 80).splitlines()
+    assert title == "this, 1 member, float32, batch 256, depth 2, 1,000,000 transitions"
+    assert (
+        " ".join(heading.split()) == "agent width µs an update compile seconds share of flops share of bytes"
+    )
+    assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
+
+
+def test_a_table_in_which_all_differs_fits_80_columns_with_whole_words():
+    more = {"members": 42, "batch": 1024, "width": 1024, "depth": 4, "flow_steps": 10, "transitions": 200}
+    shown = table(MEASURES["train"].columns, [TRAINED, {**TRAINED, **more}], 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(
+        f" {word} " in shown.replace("\n", " ") for word in ("members", "transitions", "seconds", "flops")
+    )
+
+
+def test_one_is_not_several():
+    assert " 1 member " in MEASURES["train"].line(TRAINED)
+    assert " 6 members " in MEASURES["train"].line({**TRAINED, "members": 6})
+    assert "batches of 1 action " in MEASURES["act"].line(
+        {"agent": "bc", "batch": 1, "batches_per_second": 1.0}
+    )
 
 
 def test_growth_is_drawn_along_what_varies(capsys, tmp_path):

@@ -119,6 +119,8 @@ def test_data_that_is_not_here_is_asked_for_with_its_remedy():
         load_dataset("hopper-medium-v2")
     with pytest.raises(BadInput, match="bfq data reroll FILE --as rerolled/hopper-medium"):
         load_dataset("rerolled/hopper-medium")
+    with pytest.raises(BadInput, match=r"bfq data import FILE --as pen-human-v1`\.$"):  # nothing is like it
+        load_dataset("pen-human-v1")
     for ask in (load_dataset, compose):
         with pytest.raises(BadInput, match="bfq toy"):
             ask("checkerboard")

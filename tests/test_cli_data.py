@@ -11,6 +11,7 @@ from bfq.cli.main import main
 from bfq.data import d4rl
 from bfq.data.making.locomotion import shipped
 from bfq.data.sources import kept, load_dataset
+from bfq.errors import BadInput
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -109,6 +110,27 @@ def test_reroll_rolls_out_weight_files(tmp_path, capsys):
     old = told(capsys, "data", "reroll", "hopper-mine.npz", "--size", "150", "--old-masses")
     assert old["name"] == "rerolled/hopper-mine-old-masses"
     assert old["sha256"] != facts["sha256"]
+
+
+def test_what_is_like_data_that_is_not_here_is_named(tmp_path, capsys):
+    (tmp_path / "hopper-medium.npz").write_bytes(shipped("hopper-medium").read_bytes())
+    with pytest.raises(BadInput, match="not the same data: local/hopper-medium, which `bfq data make local/"):
+        load_dataset("hopper-medium-v2")
+    told(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100")
+    with pytest.raises(BadInput, match="rerolled/hopper-medium, which is here; local/hopper-medium, which"):
+        load_dataset("hopper-medium-v2")
+
+
+def test_old_masses_are_hinted_at_where_they_matter(tmp_path, capsys):
+    for name in ("hopper-medium", "hopper-mine"):
+        (tmp_path / f"{name}.npz").write_bytes(shipped("hopper-medium").read_bytes())
+    hinted = "hint: D4RL's Hopper was lighter"
+    assert hinted in _out(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100")
+    assert hinted not in _out(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100", "--old-masses")
+    assert hinted not in _out(capsys, "data", "reroll", "hopper-mine.npz", "--size", "100")
+    (remark,) = told(capsys, "data", "inspect", "rerolled/hopper-medium")["remarks"]
+    assert "--old-masses" in remark
+    assert told(capsys, "data", "inspect", "rerolled/hopper-medium-old-masses")["remarks"] == []
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the genuine files are not here")

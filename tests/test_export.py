@@ -220,13 +220,21 @@ def test_wide_and_uneven_layers_are_padded(tmp_path):
 
 
 def test_bad_observations_are_not_hidden(tmp_path):
-    """NaN in, NaN out: whatever watches the robot can see it."""
+    """A sentence on NumPy; in C NaN in, NaN out: whatever watches the robot can see it."""
     for case in ("bfq", "td3_bc"):
         plan = planned(case)[0]
         broken = np.full(SPEC.observation_dim, np.nan, np.float32)
         zeros = np.zeros(plan.action_dim, np.float32)
-        assert np.isnan(numpy_policy.load(written(case, tmp_path))(broken, zeros)).all()
+        policy = numpy_policy.load(written(case, tmp_path))
+        for given in (broken, [broken, broken], np.where(np.arange(SPEC.observation_dim) == 2, np.inf, 0.0)):
+            with pytest.raises(ValueError, match="not finite"):
+                policy(given)
         assert np.isnan(compiled(plan, tmp_path)(broken, zeros)).all()
+
+
+def test_a_policy_says_in_a_line_what_it_is(tmp_path):
+    policy = numpy_policy.load(written("bfq", tmp_path))
+    assert repr(policy) == "NumpyPolicy('x' on 'y', update 1: observations 5, actions 3; temperature 0.7)"
 
 
 def test_noise_is_seeded_scaled_and_optional(tmp_path):
@@ -268,6 +276,17 @@ def test_policies_that_are_no_single_pass_are_refused():
         agent, state, _ = agent_of(case, **more)
         with pytest.raises(BadInput, match="a file holds one pass of an MLP"):
             plan_of(agent, state, "ema", 1.0, transforms())
+
+
+def test_an_agent_of_ones_own_is_exported_once_its_network_is_named(monkeypatch):
+    agent, state, _ = agent_of("td3_bc")
+    own = agent._replace(name="own")
+    with pytest.raises(
+        BadInput, match="own cannot be exported, for no single pass by which it acts is known"
+    ):
+        plan_of(own, state, "ema", 1.0, transforms())
+    monkeypatch.setitem(ACTORS, "own", lambda state, policy: (state.policy.params, "online"))
+    assert plan_of(own, state, "ema", 1.0, transforms())[1] == "online"
 
 
 def test_a_diverged_member_is_refused():

@@ -16,6 +16,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any):
         super().__init__(allow_abbrev=False, **settings)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses unknown words where they stand: left over, they would be the complaint of `bfq` itself."""
+        found, strange = super().parse_known_args(args, namespace)
+        if strange:
+            self.error(f"unrecognized arguments: {' '.join(strange)}")
+        return found, strange
+
     def error(self, message: str) -> NoReturn:
         """Says what is wrong in place of printing the usage."""
         raise BadInput(f"{message}; see `{self.prog} --help`.")

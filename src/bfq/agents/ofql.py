@@ -16,12 +16,13 @@
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-There is no public code. Beside its paper, and as in BFQ on D4RL so that the two differ in L_BC alone there: an MLP refines
-each time's sinusoids (64 of them, the paper's size); critics have CleanDiffuser's layer norms ("plain" is the
-paper's); 1,000,000 updates (the paper: 2,000,000 on locomotion); rewards scaled as in CleanDiffuser (the
-paper: raw, and 4(r − ½) on AntMaze); a cosine schedule, which the paper does not mention. Losses are means
-over action dimensions. Unlike BFQ's, times reach their sinusoids as they are: ∂_t u_θ grows with a factor on
-t, and on the checkerboard MeanFlow learns with 1 to 30, does worse with 100 and diverges with 1000.
+There is no public code. Beside its paper, and as in BFQ on D4RL so that the two differ in L_BC alone there:
+an MLP refines each time's sinusoids (64 of them, the paper's size); critics have CleanDiffuser's layer norms
+("plain" is the paper's); 1,000,000 updates (the paper: 2,000,000 on locomotion); rewards scaled as in
+CleanDiffuser (the paper: raw, and 4(r − ½) on AntMaze); a cosine schedule, which the paper does not mention.
+Losses are means over action dimensions. Unlike BFQ's, times reach their sinusoids as they are: ∂_t u_θ grows
+with a factor on t, and on the checkerboard MeanFlow learns with 1 to 30, does worse with 100 and diverges
+with 1000.
 """
 
 import jax

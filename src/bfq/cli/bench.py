@@ -16,7 +16,7 @@ from bfq.cli.bench_rows import (
     row_words,
     wished_of,
 )
-from bfq.cli.words import numbers
+from bfq.cli.words import counted, numbers
 from bfq.errors import BadInput
 
 TRAIN = "microseconds an update"
@@ -69,12 +69,12 @@ def _shape_words(parser: argparse.ArgumentParser) -> None:
 
 def _updated(row: Row) -> str:
     took, compiled = row["microseconds_per_update"], f"compiled in {row['compile_seconds']:.1f} s"
-    return f"{row['agent']:8} {row['members']:4} members {took:10,.1f} µs an update, {compiled}"
+    return f"{row['agent']:8} {counted(row['members'], 'member'):>12} {took:10,.1f} µs an update, {compiled}"
 
 
 def _acted(row: Row) -> str:
     rate = row["batches_per_second"]
-    return f"{row['agent']:8} {rate:10,.0f} batches of {row['batch']:,} actions a second"
+    return f"{row['agent']:8} {rate:10,.0f} batches of {counted(row['batch'], 'action')} a second"
 
 
 MEASURES = {

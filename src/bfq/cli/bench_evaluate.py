@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bfq.cli.bench_rows import Measure, Row, agents_of, bases_of, check_counts, wished_of
+from bfq.cli.words import counted
 from bfq.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ WARM = 2  # calls of the policy before the clock starts: they compile and load a
 def _evaluated(row: Row) -> str:
     rate, share = row["simulator_steps_per_second"], row["policy_share"]
     return (
-        f"{row['agent']:8} {row['members']} × {row['episodes']} episodes in {row['seconds']:.1f} s, "
-        f"{rate:,.0f} simulator steps a second on {row['cores']} cores, {share:.0%} of the time in the policy"
+        f"{row['agent']:8} {row['members']} × {counted(row['episodes'], 'episode')} in "
+        f"{row['seconds']:.1f} s, {rate:,.0f} simulator steps a second on {counted(row['cores'], 'core')}, "
+        f"{share:.0%} of the time in the policy"
     )
 
 

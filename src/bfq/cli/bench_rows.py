@@ -2,16 +2,15 @@
 
 import argparse
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from bfq.cli.words import assignments, show_json
+from bfq.cli.words import assignments, counted, show_json
 from bfq.errors import BadInput, unknown
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TASK = "halfcheetah-medium-v2"
 HEADINGS = {
@@ -20,8 +19,10 @@ HEADINGS = {
     "simulator_steps_per_second": "steps a second",
     "simulator_share": "stepping share",
 }
+COUNTS = {"members": "member", "transitions": "transition", "episodes": "episode", "candidates": "candidate",
+          "flow_steps": "flow step", "sampling_steps": "sampling step"}  # fmt: skip
+GIVEN = (*COUNTS, "precision", "batch", "width", "depth")  # known before anything is measured
 MOST_MEMBERS = 10_000
-WIDEST = 1000  # characters in a line of a table
 Row = dict[str, Any]
 
 
@@ -120,35 +121,50 @@ def measure(
     if args.json:
         show_json(rows)
         return 0
-    show(table(told.columns, rows))
+    print(table(told.columns, rows, shutil.get_terminal_size().columns))
     return 0
 
 
-def show(made: "Table") -> None:
-    """Prints it, as wide as its numbers are: where that is wider than the terminal, lines are broken."""
-    from rich.console import Console
-    from rich.measure import Measurement
+def table(columns: tuple[str, ...], rows: list[Row], room: int) -> str:
+    """One line a measurement, below the device and the sizes that are the same in all of them.
 
-    console = Console()
-    least = Measurement.get(console, console.options.update(width=WIDEST), made).minimum
-    console.width = max(console.width, least)
-    console.print(made)
+    Headings are broken between words where there is little room; nothing is ever cut.
+    """
+    same = [name for name in columns if name in GIVEN and len({row[name] for row in rows}) == 1]
+    told = [_in_words(name, rows[0][name]) for name in same if rows[0][name]]
+    varied = [name for name in columns if name not in same]
+    headings = [HEADINGS.get(name, name.replace("_", " ")) for name in varied]
+    cells = [[_cell(name, row[name]) for row in rows] for name in varied]
+    lines = _side_by_side([[heading] for heading in headings], cells)
+    if len(lines[0]) > room:
+        lines = _side_by_side(_broken(headings, cells), cells)
+    title = textwrap.wrap(", ".join([rows[0]["device"], *told]), room, break_long_words=False)
+    return "\n".join([*title, *lines])
 
 
-def table(columns: tuple[str, ...], rows: list[Row]) -> "Table":
-    """One row a measurement."""
-    from rich.table import Table
+def _broken(headings: list[str], cells: list[list[str]]) -> list[list[str]]:
+    """Headings in lines that are no wider than the numbers below, or than their longest word."""
+    widths = (max(map(len, [*heading.split(), *of])) for heading, of in zip(headings, cells, strict=True))
+    lines = [textwrap.wrap(heading, width) for heading, width in zip(headings, widths, strict=True)]
+    most = max(map(len, lines))
+    return [[""] * (most - len(of)) + of for of in lines]
 
-    look: dict[str, Any] = {"box": None, "pad_edge": False, "collapse_padding": True}
-    made = Table(header_style="bold", title=rows[0]["device"], **look)
-    for name in columns:
-        # Where the terminal is narrow, headings are wrapped; a number is never cut.
-        least = max(len(_cell(name, row[name])) for row in rows)
-        heading = HEADINGS.get(name, name.replace("_", " "))
-        made.add_column(heading, justify="left" if name == "agent" else "right", min_width=least)
-    for row in rows:
-        made.add_row(*(_cell(name, row[name]) for name in columns))
-    return made
+
+def _side_by_side(headings: list[list[str]], cells: list[list[str]]) -> list[str]:
+    """The columns as lines: the first, names, to the left, and the others, numbers, to the right."""
+    columns = [heading + of for heading, of in zip(headings, cells, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        " ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in zip(*columns, strict=True)
+    ]
+
+
+def _in_words(name: str, value: Any) -> str:
+    """`6 members`, `batch 256`, `float32`."""
+    if name in COUNTS:
+        return counted(value, COUNTS[name])
+    return str(value) if name == "precision" else f"{name} {value}"
 
 
 def _cell(name: str, value: Any) -> str:

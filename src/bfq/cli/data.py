@@ -196,6 +196,7 @@ def _check_out(path: Path) -> None:
 
 def _tell(dataset: Any, as_json: bool) -> int:
     from bfq.data.inspecting.inspection import errands
+    from bfq.data.inspecting.old_masses import masses_hint
 
     facts = dataset.describe()
     if as_json:
@@ -220,6 +221,9 @@ def _tell(dataset: Any, as_json: bool) -> int:
         )
     _table(dataset.name, rows)
     _notes(dataset)
+    hint = masses_hint(dataset.source)
+    if hint:
+        print(f"hint: {hint}")
     print(f"train on it with: bfq train --task {dataset.name}")
     return 0
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bfq.cli.words import show_json
+from bfq.cli.words import counted, show_json
 
 if TYPE_CHECKING:
     from bfq.deploy.export import Exported
@@ -44,13 +44,13 @@ def _show(written: "Exported") -> None:
     told, path = written.metadata, written.path
     noise = "none: the same observation gives the same action"
     if told["noise_dim"]:
-        noise = f"{_count(told['noise_dim'], 'draw')} from N(0, 1), times {told['temperature']:g}"
+        noise = f"{counted(told['noise_dim'], 'draw')} from N(0, 1), times {told['temperature']:g}"
     lines = {
         "written": f"{path} ({written.size / 1024:,.0f} KiB)",
         "policy": f"{told['agent']} on {told['task']}, update {told['update']:,}, member {told['member']}, "
         f"{told['policy']} weights",
-        "observation": f"{_count(told['observation_dim'], 'number')}, in the units of the log",
-        "action": f"{_count(told['action_dim'], 'number')}, in the units and the range of the log",
+        "observation": f"{counted(told['observation_dim'], 'number')}, in the units of the log",
+        "action": f"{counted(told['action_dim'], 'number')}, in the units and the range of the log",
         "noise": noise,
         "checked": f"acts as the trained agent, within {told['deviation']:.0e} of half the action range",
     }
@@ -61,10 +61,6 @@ def _show(written: "Exported") -> None:
     print("use")
     for line in USE[written.format]:
         print(f"  {line.format(path=path, name=path.name)}")
-
-
-def _count(n: int, thing: str) -> str:
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 USE = {

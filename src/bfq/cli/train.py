@@ -12,6 +12,7 @@ from bfq.errors import BadInput, DiskTrouble
 if TYPE_CHECKING:
     from bfq.settings import RunConfig
 
+TASK_HELP = "a task (see `bfq tasks`), or a file of your own: .npz, .csv, .csv.gz, .parquet, .hdf5 or .h5"
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
     "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc "
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_description(parser: argparse.ArgumentParser) -> None:
     """The words that describe what is trained, on what, and how it is judged."""
     add = parser.add_argument
-    add("--task", metavar="NAME", help="a task (see `bfq tasks`) or a .npz/.hdf5 file of your own")
+    add("--task", metavar="NAME", help=TASK_HELP)
     add("--agent", metavar="NAME", help="a method (see `bfq agents`); default bfq")
     add("--steps", type=int, metavar="N", help="updates of each member; default from the preset")
     add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7; default 5")
@@ -65,7 +66,7 @@ def add_description(parser: argparse.ArgumentParser) -> None:
     add("--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`")
     add("--data", action="append", default=[], metavar="NAME=WORD", help=DATA_HELP)
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
-    add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default 1000")
+    add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default its own")
     add("--precision", metavar="NAME", help="float32, or bfloat16 for products: faster, on NVIDIA GPUs")
 
 

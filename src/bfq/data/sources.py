@@ -38,7 +38,8 @@ def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
     if word in COOKS:
         return make_here(recipe_for(word), bar)
     if word in TASKS:
-        raise BadInput(f"the data of {word} is not here: {remedy(word)}")
+        other = instead(word)
+        raise BadInput(f"the data of {word} is not here: {remedy(word)}{f' {other}' if other else ''}")
     path = Path(name).expanduser()
     if path.suffix or path.exists():
         return read_any(path)
@@ -90,6 +91,16 @@ def remedy(task: str) -> str:
     if task.startswith("rerolled/"):
         return f"give the file of its policy, `bfq data reroll FILE --as {task}`."
     return f"fetch it with `bfq data download {task}`, or give its file, `bfq data import FILE --as {task}`."
+
+
+def instead(task: str) -> str:
+    """Which data is like that of a task and is here or can be made here, in a sentence; empty if none is."""
+    twins = [name for name, card in TASKS.items() if card.like == TASKS[task].like and name != task]
+    here = [f"{name}, which is here" for name in twins if is_kept(name)]
+    made = [
+        f"{name}, which `bfq data make {name}` makes" for name in twins if name in COOKS and not is_kept(name)
+    ]
+    return f"Like it, but not the same data: {'; '.join(here + made)}." if here or made else ""
 
 
 def _missing(extra: str) -> bool:

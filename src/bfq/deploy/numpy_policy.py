@@ -129,6 +129,13 @@ class NumpyPolicy:
         ]
         self._single = _Pass((), self.observation_dim, self._layers)
 
+    def __repr__(self) -> str:
+        """What it is, in a line."""
+        agent, task, update = (self.metadata.get(name, "?") for name in ("agent", "task", "update"))
+        told = f"observations {self.observation_dim}, actions {self.action_dim}"
+        told += f"; temperature {self.temperature:g}"
+        return f"NumpyPolicy({agent!r} on {task!r}, update {update!r}: {told})"
+
     def __call__(
         self, observation: npt.ArrayLike, noise: npt.ArrayLike | None = None, out: Floats | None = None
     ) -> Floats:
@@ -142,6 +149,8 @@ class NumpyPolicy:
             raise ValueError(
                 f"an observation has {self.observation_dim} numbers, but this has shape {given.shape}."
             )
+        if not np.isfinite(given).all():
+            raise ValueError("an observation holds a number that is not finite (NaN or infinite).")
         single = given.ndim == 1
         arrays = self._single if single else _Pass(given.shape[:1], self.observation_dim, self._layers)
         if self.noise_dim:

@@ -81,7 +81,8 @@ ACTORS: dict[str, Callable[[Any, str], tuple[Any, str]]] = {
 }
 EXPORTABLE = (
     "a file holds one pass of an MLP: bfq and ofql (embedded or raw_time), fql, iql, td3_bc, rebrac, srpo "
-    "and bc (gaussian or deterministic) can be exported"
+    "and bc (gaussian or deterministic) can be exported, and an agent of your own once ACTORS in "
+    "bfq/deploy/plan.py names its network"
 )
 
 
@@ -91,7 +92,9 @@ def plan_of(
     """The plan of one member, and whether it is the "ema" or the "online" policy."""
     find = ACTORS.get(agent.name)
     if find is None:
-        raise BadInput(f"{agent.name} acts by more than one pass of a network; {EXPORTABLE}.")
+        raise BadInput(
+            f"{agent.name} cannot be exported, for no single pass by which it acts is known; {EXPORTABLE}."
+        )
     network, which = find(state, policy)
     sizes = len(transforms.observation_mean), len(transforms.action_low)
     # BC's flow has the network of a one-step policy, but integrates it in many steps.

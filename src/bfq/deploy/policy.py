@@ -21,8 +21,15 @@ class Policy:
     def __init__(
         self, agent: Agent, state: Any, config: Any, transforms: Transforms, acting: Acting, seed: int
     ):
+        self._name, self._acting = agent.name, acting
         self._transforms, self._key, self._calls = transforms, jax.random.key(seed), 0
         self._act = jax.jit(lambda observations, key: agent.act(state, observations, key, config, acting))
+
+    def __repr__(self) -> str:
+        """What it is, in a line."""
+        seen, done = len(self._transforms.observation_mean), len(self._transforms.action_low)
+        how = f"temperature {self._acting.temperature:g}, candidates {self._acting.candidates}"
+        return f"Policy({self._name!r}: observations {seen}, actions {done}; {how})"
 
     def __call__(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The action, or actions; successive calls draw new noise, the same for the same seed."""
@@ -30,6 +37,8 @@ class Policy:
         width = len(self._transforms.observation_mean)
         if given.ndim not in (1, 2) or given.shape[-1] != width:
             raise BadInput(f"an observation has {width} numbers, but this has shape {given.shape}.")
+        if not np.isfinite(given).all():
+            raise BadInput("an observation holds a number that is not finite (NaN or infinite).")
         self._calls += 1
         key = jax.random.fold_in(self._key, 2**30 + self._calls)  # away from the keys of the updates
         actions = self._act(self._transforms.normalise(np.atleast_2d(given)), key)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from bfq.data.dataset import Dataset
 from bfq.data.inspecting.columns import Columns, at_bounds, columns, histograms, parts, widened, zeros
 from bfq.data.inspecting.coverage import coverage, repeats
+from bfq.data.inspecting.old_masses import masses_hint
 from bfq.data.summary import chunks
 
 BINS = 40  # of a histogram, at most
@@ -161,6 +162,8 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
     pushed = [str(k) for k, share in enumerate(acts["at_bound"]) if share > 0.5]
     if pushed:
         yield f"Actions at a bound in more than half of the rows: {', '.join(pushed)}."
+    if masses_hint(facts["source"]):
+        yield masses_hint(facts["source"])
 
 
 def spread(values: npt.NDArray[Any]) -> dict[str, float]:
