@@ -78,6 +78,9 @@ def start(
     check_place(folder)
     check_precision(run.precision)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
+    world = world_of(run)
+    if world is not None:
+        check_world(world, dataset)
     for note in dataset.notes:
         say(f"note: {note}")
     if run.config.get("policy_target_start", 0) >= run.steps:
@@ -85,9 +88,6 @@ def start(
             "note: the policy that acts follows the learning one only from update "
             f"{run.config['policy_target_start']} on, later than this run ends: --set policy_target_start=0."
         )
-    world = world_of(run)
-    if world is not None:
-        check_world(world, dataset)
     kept = {"transforms": told_transforms(fit(dataset, **run.data)), "data_sha256": dataset.sha256}
     make_folder(folder)
     with locked(folder):
