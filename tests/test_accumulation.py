@@ -26,9 +26,10 @@ from bfq.reproduction.results.stored import called, read_outcome, record
 from bfq.reproduction.results.together import together
 from bfq.reproduction.results.told_runs import told_runs
 from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.markdown import markdown
 from bfq.reproduction.shown.page import page_of
+from bfq.reproduction.shown.provenance import protocols
 from bfq.reproduction.shown.strips import file_of
-from bfq.reproduction.shown.table import markdown
 from bfq.reproduction.work import scores
 from bfq.reproduction.work.bench import Bench, fingerprint
 
@@ -173,7 +174,7 @@ def test_a_dry_run_says_what_is_finished_elsewhere(no_data, tmp_path, monkeypatc
     words += ["--steps", "1000", "--dry-run"]
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert "updates on local/halfcheetah-medium, finished elsewhere: bfq" in shown
+    assert "1,000 updates, finished elsewhere: bfq" in shown
     assert "pen-human-v1 cannot be filled" in shown
     assert "finished elsewhere and kept: bfq" in shown
     assert main([*words, "--again"]) == 0
@@ -439,6 +440,133 @@ def test_times_of_several_devices_are_told_at_the_cell():
     assert any(line.startswith("| fql-1 |") and line.endswith("| NVIDIA H200 |") for line in lines)
 
 
+# What is said, and what is not there to be said.
+
+
+def test_what_all_methods_of_a_row_share_is_told_once_and_not_in_columns():
+    made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql"))
+    for text in (markdown(made), page_of(made, [])):
+        assert "Ours: N = 50. Each: 3 seeds, 1,000 updates." in text
+        assert "N = 50</th>" not in text
+        assert "| N = 50 |" not in text
+    one = markdown(outcome(cell(CHEETAH, "bfq", (60.0,))))
+    assert "Each: 1 seed, 1,000 updates." in one
+    assert "Ours: one seed of the last checkpoint" in one
+
+
+def test_a_reading_that_only_repeats_ours_has_no_column():
+    both = cell(CHEETAH, "bfq")
+    both = replace(both, readings=(*both.readings, Reading("N = 1", (1.0, 2.0, 3.0))))
+    plain = cell(CHEETAH, "td3_bc")
+    plain = replace(plain, readings=(replace(plain.readings[0], name="N = 1"),))
+    text = markdown(outcome(both, plain))
+    assert "|  | ours | paper | difference | N = 1 |" in text
+    assert "| bfq | 62.0 ± 2.0 | 66.1 ± 0.0 | −4.1 | 2.0 ± 1.0 |" in text
+    assert "Ours of bfq: N = 50." in text
+    assert "A column N" in text
+    assert "A column N" not in markdown(outcome(plain))
+
+
+def test_words_are_of_what_stands_there():
+    made = outcome(cell(CHEETAH, "bfq"), cell(HOPPER, "bfq"))
+    text = markdown(made)
+    assert "The paper's rows that were not run yet" in text
+    assert "Ours, and in brackets the paper's.\n" in text  # no averages
+    assert "Difference: ours" in text
+    assert "Difference: ours" not in markdown(outcome(cell(CHEETAH, "preset"), name="switches"))
+    rows = EXPERIMENTS["main"].rows
+    assert "its averages are those of its rows" in markdown(outcome(*(cell(row, "bfq") for row in rows)))
+    pair = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql"))
+    more = outcome(*pair.cells, cell(HOPPER, "bfq"), cell(HOPPER, "dql"))
+    assert "In the last line the mean" not in markdown(pair)
+    assert "In the last line the mean of the differences, with a 95% interval" in markdown(more)
+    single = outcome(*(cell(CHEETAH, name, (60.0,)) for name in ("bfq", "dql")))
+    assert "95%" not in markdown(single)
+
+
+def captions(made):
+    return {each.file: each.caption for each in figures(made, Path("nowhere"))}
+
+
+def test_captions_are_of_what_is_drawn():
+    sweep = [cell(CHEETAH, "bfq"), cell(CHEETAH, "bfq")]
+    for each, ratio in zip(sweep, (1.0, 0.5), strict=True):
+        each.provenance["members"] = [{"seed": k, "overrides": {"boundary_ratio": ratio}} for k in range(3)]
+    cells = [replace(each, column=name) for each, name in zip(sweep, ("1", "0.5"), strict=True)]
+    assert captions(outcome(*cells, name="lambda"))["ablation.png"].endswith("Dashed: the paper's.")
+    assert "Dashed" not in captions(outcome(*cells, name="lambda", quick=True))["ablation.png"]
+    bars = outcome(cell(CHEETAH, "bfq"))
+    assert captions(bars)["scores.png"].endswith("Hollow: the paper's.")
+    assert "Hollow" not in captions(replace(bars, experiment=EXPERIMENTS["switches"]))["scores.png"]
+    assert captions(bars)["learning_curves.png"].endswith("Dashed: mean of the data.")
+    without = cell(CHEETAH, "bfq", (60.0,))
+    without.provenance["data"]["normalized_mean"] = None
+    found = captions(outcome(without))
+    assert found["learning_curves.png"] == "Line: one seed, along training."
+    assert found["scores.png"] == "Bar: one seed. Hollow: the paper's."
+
+
+def test_pictures_have_headings_of_their_own():
+    made = outcome(*(cell(row, "bfq") for row in EXPERIMENTS["main"].rows))
+    titles = {each.file: each.title for each in figures(made, Path("nowhere"))}
+    assert titles == {
+        "scores.png": "Scores",
+        "radar.png": "All tasks at once",
+        "learning_curves.png": "Learning curves",
+    }
+
+
+@pytest.mark.parametrize(("count", "round_"), [(2, False), (3, True)])
+def test_few_tasks_are_no_round(count, round_):
+    made = outcome(*(cell(row, "bfq") for row in EXPERIMENTS["main"].rows[:count]))
+    assert ("radar.png" in captions(made)) == round_
+
+
+def test_one_task_is_no_profile():
+    pair = [cell(CHEETAH, "bfq"), cell(CHEETAH, "dql")]
+    assert "profiles.png" not in captions(outcome(*pair))
+    more = outcome(*pair, cell(HOPPER, "bfq"), cell(HOPPER, "dql"))
+    assert captions(more)["profiles.png"].endswith(f"Rows: {CHEETAH}, {HOPPER}.")
+
+
+def test_pictures_that_are_drawn_no_longer_go(tmp_path):
+    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    for name in ("radar.png", "profiles.png", "frequency_and_score.png", "toy.png", "mine.png"):
+        (folder / name).write_bytes(PNG)
+    merge.merge(folder)
+    assert {path.name for path in folder.glob("*.png")} == {
+        "scores.png", "learning_curves.png", "toy.png", "mine.png",
+    }  # fmt: skip
+    assert "main/scores.png" in block(tmp_path, "results/main")  # the README shows what there is
+
+
+def test_protocols_say_whose_they_are():
+    cells = [cell(row, name) for row in (CHEETAH, HOPPER) for name in ("bfq", "dql")]
+    cells[2].provenance["evaluations"]["protocol"]["candidates"] = 7  # bfq's, on the second row
+    for each in cells:
+        each.provenance["reference"] = {"low": -1.5 if each.row == HOPPER else 0, "high": 9, "source": "x"}
+        each.readings[0].record["scores"]["normalized"] = [1.0, 2.0, 3.0]
+    made = outcome(*cells)
+    first, second, low, high = protocols(made, told_runs(made))
+    assert first.startswith(f"dql; bfq on {CHEETAH}: Each seed ran 50 episodes")
+    assert second.startswith(f"bfq on {HOPPER}: Each seed")
+    assert "of 7 candidates" in second
+    assert low == f"{CHEETAH}: A normalised score of 0 is a return of 0, 100 is 9 (x)."
+    assert high == f"{HOPPER}: A normalised score of 0 is a return of −1.5, 100 is 9 (x)."
+    alone, scale = protocols(outcome(cells[0]), told_runs(outcome(cells[0])))
+    assert alone.startswith("Each seed")
+    assert scale.startswith("A normalised score")
+
+
+def test_data_that_methods_change_in_their_own_ways_says_whose_they_are():
+    one, two = cell(CHEETAH, "bfq"), cell(CHEETAH, "iql")
+    one.provenance["transforms"] = {"observations": "standardise"}
+    two.provenance["transforms"] = {"observations": "none"}
+    page = page_of(outcome(one, two), [])
+    assert "iql: as they are; bfq: standardised" in page
+    assert "<td>standardised</td>" in page_of(outcome(one), [])
+
+
 # Drawn from result.json alone.
 
 
@@ -449,11 +577,11 @@ def test_pages_are_drawn_without_any_run_folder(tmp_path):
     (folder / "frames-halfcheetah-medium-v2-bfq-old.png").write_bytes(PNG)
     merge.merge(folder)
     files = {path.name for path in folder.iterdir()}
-    assert {"learning_curves.png", "scores.png", "profiles.png", "table.md", "index.html"} < files
+    assert {"learning_curves.png", "scores.png", "table.md", "index.html"} < files
     page = (folder / "index.html").read_text()
     assert "The beginning of the first episode of bfq, seed 0" in page
-    assert f"{HOPPER}, bfq: could not be drawn here: there is no run in runs/local-hopper" in page
-    assert f"{CHEETAH}, bfq: could not be drawn" not in page
+    assert f"{HOPPER}, bfq: its run is not on this machine." in page
+    assert f"{CHEETAH}, bfq: its run" not in page
     assert "frames-halfcheetah-medium-v2-bfq-old.png" not in files  # of a run that no cell is of
     assert "NVIDIA H200" in page
     assert "Each seed ran 50 episodes with the last checkpoint." in page

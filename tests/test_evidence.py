@@ -25,8 +25,8 @@ from bfq.reproduction.results.stored import called, read_outcome, record
 from bfq.reproduction.results.successes import UNIT, by_seed, pooled
 from bfq.reproduction.results.together import common, together
 from bfq.reproduction.shown.figures import figures
+from bfq.reproduction.shown.markdown import markdown
 from bfq.reproduction.shown.page import page_of
-from bfq.reproduction.shown.table import markdown
 from bfq.reproduction.work import clock
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
@@ -78,6 +78,18 @@ def test_methods_are_compared_on_the_rows_that_all_have():
     assert second.interquartile_mean == pooled_interquartile_mean(theirs)
     assert second.improvement == probability_of_improvement(ours, theirs)
     assert second.improvement.value == pytest.approx((1 + 5.5 / 9) / 2)  # of hopper's pairs 5 won, 1 tied
+
+
+def test_a_method_that_lacks_a_row_is_left_out_where_others_have_all():
+    """Otherwise one method that has but begun would leave one row to compare all others on."""
+    more = {**SCORES, (CHEETAH, "iql"): (40.0, 41.0, 42.0)}
+    found = together(outcome(more))
+    assert (found.rows, found.left_out) == ((CHEETAH, HOPPER), ("iql",))
+    assert [each.column for each in found.standings] == ["bfq", "dql"]
+    text = markdown(outcome(more))
+    assert "Without iql, which do not have all of them." in text
+    assert "do not have all of them" not in markdown(outcome())
+    assert record(outcome(more))["together"]["left_out"] == ["iql"]
 
 
 def test_a_row_with_a_seed_that_has_no_score_does_not_count():

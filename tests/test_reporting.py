@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 from scipy import stats
 
 from bfq.data.catalog import SUCCESS
 from bfq.errors import BadInput
-from bfq.reporting.figures import _panels, joined, learning_curves, losses
+from bfq.reporting.figures import _draw_panel, _panels, curve_words, joined, learning_curves, losses
 from bfq.reporting.html import report_page
 from bfq.reporting.labels import spread
-from bfq.reporting.prose import acting, protocol
+from bfq.reporting.prose import acting, plain, protocol, transform
 from bfq.reporting.report import write_report
 from bfq.reporting.runs import Run, read_run
-from bfq.reporting.score_figure import _limits, score_figure
+from bfq.reporting.score_figure import _limits, _name, _shortened, score_figure, score_words
 from bfq.reporting.standing_tables import markdown_comparison, rich_standings
 from bfq.reporting.standings import compares, standings
 from bfq.reporting.statistics import interquartile_mean, stratified_bootstrap, summarise, wilson
@@ -415,6 +416,35 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     assert "A normalised score of 0 is a return of" in checked(report_page([plain])).text
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("standardise", "standardised"),
+        ("none", "as they are"),
+        ("another", "another"),
+        ({"name": "none", "scale": 1.0, "shift": 0.0}, "as it is"),
+        (
+            {"name": "return_range", "scale": 0.179234, "shift": 0.0},
+            "r ← 0.179234 × r, so that returns of the data span 1,000",
+        ),
+        ({"name": "minus_one", "scale": 1.0, "shift": -1.0}, "r ← r − 1"),
+        ({"name": "cql_antmaze", "scale": 4.0, "shift": -2.0}, "r ← 4 × r − 2"),
+        ({"name": ["odd"], "scale": 2.0, "shift": 1.0}, "r ← 2 × r + 1"),
+        ({"name": "odd"}, "name odd"),
+        (None, "–"),
+    ],
+)
+def test_transforms_in_words(told: Any, words: str) -> None:
+    assert transform(told) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(-280.1789, "−280.179"), (-3, "−3"), (1e-5, "1e−05"), ("a-b", "a-b"), (True, "True")]
+)
+def test_values_have_a_true_minus(value: Any, text: str) -> None:
+    assert plain(value) == text
+
+
 def test_what_an_agent_ignores_is_not_told_of_it(make_run: Write) -> None:
     run = read_run(make_run("still", (90.0,), ignores=["policy", "temperature"], with_baseline=False))
     assert "Actions came from the policy itself, without noise; it gives one for a state." in protocol(run)
@@ -594,6 +624,54 @@ def test_wide_intervals_do_not_squeeze_the_scores(make_run: Write) -> None:
     (table,) = standings([wide])
     low, high = _limits(table)
     assert 30.0 < low < 40.0 < 60.0 < high < 70.0  # the interval itself reaches from −77 to 177
+
+
+def test_curves_fit_their_seeds_and_no_share_is_beyond_all(make_run: Write) -> None:
+    """Of two seeds the interval reaches far beyond both: it does not set the scale."""
+    folder = make_run(normalized=(60.0, 99.0), reference=asdict(SUCCESS), with_baseline=False)
+    (panel,) = _panels([read_run(folder)])
+    axes = Figure().add_subplot()
+    _draw_panel(axes, panel)
+    values = panel.curves[0].series.values
+    low, high = axes.get_ylim()
+    assert values.min() - 10.0 < low < values.min()
+    assert values.max() < high < values.max() + 10.0
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices[:, 1]
+    assert (corners.min(), corners.max()) == (0.0, 100.0)
+    folder = make_run("plain", normalized=(60.0, 99.0), with_baseline=False)
+    (panel,) = _panels([read_run(folder)])
+    axes = Figure().add_subplot()
+    _draw_panel(axes, panel)
+    assert axes.collections[0].get_paths()[0].vertices[:, 1].max() > 150.0  # a score may be beyond 100
+
+
+def test_captions_tell_of_what_is_drawn(make_run: Write) -> None:
+    run = read_run(make_run("several", with_baseline=False))
+    assert curve_words(run) == (
+        "Line: mean over seeds, along training. Shaded: its 95% interval, as far as the panel reaches. "
+        "Faint: each seed. Dashed: mean of the data."
+    )
+    assert "Small dots: the seeds. Dashed: the data." in score_words([run])
+    single = read_run(make_run("single", (90.0,), with_baseline=False))
+    single = replace(single, data=single.data | {"normalized_mean": None, "return_mean": None})
+    assert curve_words(single) == "Line: one seed, along training."
+    assert score_words([single]) == "Dot: one seed."
+    assert "Shaded" not in curve_words(*many(make_run, 8))  # too many for bands
+
+
+def test_a_method_has_one_style_of_name_in_a_figure(make_run: Write) -> None:
+    scores = {"pend": (90.0, 91.0), "pend200": (92.0, 93.0)}
+    runs = [read_run(make_run(name, values, with_baseline=False)) for name, values in scores.items()]
+    other = read_run(make_run("other", agent="bc", title="Behaviour cloning", with_baseline=False))
+    (table,) = standings([*runs, other])
+    names = {_name(method, _shortened([table])) for method in table.methods}
+    assert names == {"bfq pend", "bfq pend200", "Behaviour cloning"}
+    (table,) = standings([runs[0], other])
+    assert {_name(method, _shortened([table])) for method in table.methods} == {
+        "Bootstrapped Flow Q-Learning",
+        "Behaviour cloning",
+    }
 
 
 def test_no_scores_draw_no_scores(make_run: Write) -> None:

@@ -28,11 +28,13 @@ from bfq.reporting.labels import Label, label_ends, named
 from bfq.reporting.runs import Group, Run, Series
 from bfq.reporting.standings import standings
 from bfq.reporting.statistics import summarise
-from bfq.reporting.tables import in_words
+from bfq.reporting.tables import SUCCESS, in_words
 
 ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # inches of a panel of curves: over it, under it, and its own
 CROWD = 6  # curves in a panel, beyond which they are thin and have no bands
 COLUMNS, MULTIPLE = 3, 1.7  # small multiples in a row, and the height of one
+AIR = 0.08  # over and under all lines of a panel, of their own range
+BAND = "Shaded: its 95% interval, as far as the panel reaches. Faint: each seed."
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Curve:
     def last(self) -> float:
         """The mean where it ends."""
         return float(np.nanmean(self.series.values[-1]))
+
+    @property
+    def several(self) -> bool:
+        """Whether it is of more than one seed."""
+        return self.series.values.shape[1] > 1
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,15 @@ class Panel:
         return len(self.curves) > CROWD
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which ends a score can lie: no share is beyond 0 or 100%."""
+        return (0.0, 100.0) if self.words == SUCCESS else (-np.inf, np.inf)
+
+    def is_strong(self, curve: Curve) -> bool:
+        """Whether a curve is bold, with its seeds and their band."""
+        return not self.crowded or (self.single and curve.own)
+
+    @property
     def labels(self) -> list[Label]:
         """A name for each line, that of the data too."""
         small = self.crowded
@@ -78,7 +94,7 @@ class Panel:
                 float(curve.series.steps[-1]),
                 curve.last,
                 small,
-                not small or (self.single and curve.own),
+                self.is_strong(curve),
             )
             for curve in self.curves
         ]
@@ -112,6 +128,21 @@ def learning_curves(*runs: Run) -> bytes | None:
         _draw_panel(axes, panel)
         top = foot - BELOW
     return png(figure)
+
+
+def curve_words(*runs: Run) -> str:
+    """What to see in the learning curves of these runs, as far as it is drawn."""
+    panels = _panels([run for run in runs if run.metric_names("evaluation")])
+    drawn = [(panel, curve) for panel in panels for curve in panel.curves]
+    several = any(curve.several for _, curve in drawn)
+    banded = any(curve.several and panel.is_strong(curve) for panel, curve in drawn)
+    return " ".join(
+        (
+            f"Line: {'mean over seeds' if several else 'one seed'}, along training.",
+            *([BAND] if banded else []),
+            *(["Dashed: mean of the data."] if any(panel.data is not None for panel in panels) else []),
+        )
+    )
 
 
 def joined(runs: Sequence[Run]) -> bool:
@@ -198,10 +229,11 @@ def _panel(
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
     for curve in panel.curves:
-        _draw_curve(axes, curve, strong=not panel.crowded or (panel.single and curve.own))
+        _draw_curve(axes, curve, panel.is_strong(curve), panel.bounds)
     if panel.data is not None:
         axes.axhline(panel.data, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
     _style(axes, panel.end)
+    _fit(axes)
     axes.set_xlabel("updates", color=QUIET, fontsize=FONT)
     seeds = [curve.series.values.shape[1] for curve in panel.curves] or [1]
     heading(axes, panel.title, measured(panel.words, seeds, banded=not panel.crowded))
@@ -227,11 +259,12 @@ def _finite(series: Series) -> Series:
     return Series(series.steps[kept], series.values[kept])
 
 
-def _draw_curve(axes: Any, curve: Curve, strong: bool) -> None:
+def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, float]) -> None:
     """A bold line with its seeds and interval, or a thin one."""
     steps, values = curve.series
     mean, low, high = _band(values)
-    if strong and values.shape[1] > 1:
+    if strong and curve.several:
+        low, high = np.clip((low, high), *bounds)
         axes.plot(steps, values, color=curve.colour, lw=0.7, alpha=0.28, zorder=2)
         axes.fill_between(steps, low, high, color=curve.colour, alpha=0.16, lw=0, zorder=2)
     width, dot, edge = (2.4, 5.5, 1.2) if strong else (1.2, 4.0, 0.8)
@@ -245,6 +278,16 @@ def _band(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Mean, low and high along training; where one seed is left, all three are that seed."""
     summaries = [summarise(row[np.isfinite(row)]) for row in values]
     return np.asarray([(s.mean, *(s.interval or (s.mean, s.mean))) for s in summaries]).T
+
+
+def _fit(axes: Any) -> None:
+    """The scale follows the lines: of two seeds the interval alone would squeeze everything else."""
+    drawn = [float(y) for line in axes.lines for y in line.get_ydata()]
+    shown = [y for y in drawn if np.isfinite(y)]
+    if shown:
+        low, high = min(shown), max(shown)
+        air = AIR * (high - low) or AIR * abs(high) or AIR
+        axes.set_ylim(low - air, high + air)
 
 
 def _style(axes: Any, end: int) -> None:

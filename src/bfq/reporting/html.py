@@ -7,11 +7,11 @@ from importlib import resources
 from typing import NamedTuple
 
 from bfq.reporting import prose
-from bfq.reporting.figures import joined, learning_curves, losses
+from bfq.reporting.figures import curve_words, joined, learning_curves, losses
 from bfq.reporting.markup import Markup, tag
 from bfq.reporting.runs import Run
-from bfq.reporting.score_figure import score_figure
-from bfq.reporting.standing_tables import POOLED
+from bfq.reporting.score_figure import score_figure, score_words
+from bfq.reporting.standing_tables import pooled_words
 from bfq.reporting.standings import Method, Standings, compares, standings
 from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import (
@@ -32,15 +32,7 @@ from bfq.reporting.tables import (
 )
 
 HEAD = ("Return", "Normalised score", "Seeds", "Training")
-CURVES = "Bold: mean over seeds. Shaded: its 95% interval. Faint: each seed. Dashed: mean return of the data."
 FRAMES = "The beginning of the first episode of the first member, after training."
-SCORES = (
-    "Large dot: mean over seeds. Line: its 95% interval, with an arrow where it leaves the panel. "
-    "Small dots: the seeds. Dashed: the data. Learning curves have the same colours."
-)
-TOGETHER = (
-    "Lines: mean over seeds. Shaded, where they are few: its 95% interval. Dashed: mean return of the data."
-)
 LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
 
 
@@ -86,9 +78,9 @@ def comparison_section(runs: Sequence[Run], title: str) -> Markup:
     parts = [
         tag("h1", title),
         *(part for table in tables for part in (tag("h3", table.title), *_scores(_ranking(table)))),
-        *figure("Scores", score_figure(runs), SCORES),
+        *figure("Scores", score_figure(runs), score_words(runs)),
         *_over_tasks(aggregates(runs)),
-        *figure("Learning curves", learning_curves(*runs) if together else None, TOGETHER),
+        *figure("Learning curves", learning_curves(*runs) if together else None, curve_words(*runs)),
     ]
     return tag("section", *parts, tag("h3", "Runs"), tag("ul", *links), class_="comparison")
 
@@ -102,9 +94,9 @@ def run_section(run: Run, place: int, heading: str) -> Markup:
         tiles(table, run),
         tag("h3", table.title),
         *_scores(table),
-        *figure("Scores", score_figure([run]) if compares([run]) else None, SCORES),
+        *figure("Scores", score_figure([run]) if compares([run]) else None, score_words([run])),
         *figure("The policy at work", run.frames, FRAMES, photo=True),
-        *figure("Learning curves", learning_curves(run), CURVES),
+        *figure("Learning curves", learning_curves(run), curve_words(run)),
         *figure("Training", losses(run), LOSSES),
         tag("h3", "How it was evaluated"),
         tag("p", prose.protocol(run)),
@@ -134,6 +126,18 @@ def facts(values: Mapping[str, str]) -> Markup:
     """Names and what they are."""
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in values.items()]
     return tag("table", tag("tbody", *rows), class_="facts")
+
+
+def list_of(title: str, texts: Sequence[str], kind: str = "ul") -> list[Markup]:
+    """Sentences under a title; nothing where there are none."""
+    if not texts:
+        return []
+    return [tag("h3", title), tag(kind, *(tag("li", text) for text in texts), class_="notes")]
+
+
+def scrolled(table: Markup, kind: str = "") -> Markup:
+    """A table in a frame that scrolls, and shows it, on a narrow screen; `kind` is one more class."""
+    return tag("div", table, class_=f"scroll {kind}".strip(), tabindex="0")
 
 
 def figure(title: str, png: bytes | None, caption: str, photo: bool = False) -> list[Markup]:
@@ -185,7 +189,7 @@ def _notes(table: Standings, method: Method) -> str:
 def _scores(table: ScoreTable) -> list[Markup]:
     top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in ("", *HEAD))))
     body = tag("tbody", *(_score_row(row) for row in table.rows))
-    return [tag("table", top, body, class_="scores"), tag("p", f"{CAPTION}.", class_="quiet small")]
+    return [scrolled(tag("table", top, body, class_="scores")), tag("p", f"{CAPTION}.", class_="quiet small")]
 
 
 def _score_row(row: ScoreRow) -> Markup:
@@ -208,4 +212,5 @@ def _over_tasks(methods: Sequence[Aggregate]) -> list[Markup]:
         f"{each.name}, {each.tasks} tasks": each.text
         for each in sorted(methods, key=lambda each: each.mean, reverse=True)
     }
-    return [tag("h3", "Over tasks"), facts(told), tag("p", POOLED, class_="quiet small")]
+    words = pooled_words(any(each.interval for each in methods))
+    return [tag("h3", "Over tasks"), facts(told), tag("p", words, class_="quiet small")]

@@ -7,6 +7,16 @@ from bfq.reporting.tables import ABSENT, decimals, number_text
 
 CHOICES = {"argmax": "the one the critics value most", "softmax": "one drawn by a softmax of their values"}
 POLICIES = {"ema": "the moving average of the policy", "online": "the policy itself"}
+OBSERVATIONS = {
+    "none": "as they are",
+    "standardise": "standardised",
+    "standardise_padded": "standardised, with 0.001 added to the deviation",
+}
+REWARDS = {  # why they are changed, where the numbers do not say it
+    "return_range": "so that returns of the data span 1,000",
+    "standardise": "standardised",
+    "min_max": "so that those of the data span −1 to 1",
+}
 USUAL = {"policy": "ema", "temperature": 1}  # what needs no word
 
 
@@ -22,6 +32,11 @@ def about(run: Run) -> str:
 
 def protocol(run: Run) -> str:
     """The evaluation protocol, in sentences."""
+    return " ".join((evaluated(run), *([scale(run)] if run.scores else [])))
+
+
+def evaluated(run: Run) -> str:
+    """How episodes were run and actions chosen, in sentences; what a score is of depends on the task."""
     if not run.scores:
         return "This task has no simulator here, so nothing was evaluated."
     told = run.protocol
@@ -32,7 +47,6 @@ def protocol(run: Run) -> str:
             f"Episodes began from simulator seeds {first} to {first + episodes - 1}, the same for all seeds.",
             f"Actions came from {_source(run)}; {_choice(run)}.",
             *_sampling(told),
-            _scale(run),
         )
     )
 
@@ -65,8 +79,21 @@ def data(run: Run) -> dict[str, str]:
         "return": ABSENT
         if mean is None
         else f"{quantity(mean)}{spread}, at most {quantity(told['return_max'])}",
-        **{f"transform: {name}": plain(value) for name, value in run.transforms.items()},
+        **{f"{name} for learning": transform(value) for name, value in run.transforms.items()},
     }
+
+
+def transform(told: Any) -> str:
+    """How observations or rewards were changed before learning, in words."""
+    if not isinstance(told, dict):
+        return OBSERVATIONS.get(told, plain(told)) if isinstance(told, str) else plain(told)
+    name, factor, shift = (told.get(key) for key in ("name", "scale", "shift"))
+    if not isinstance(factor, int | float) or not isinstance(shift, int | float):
+        return plain(told)
+    times = f"{plain(factor)} × r" if factor != 1 else "r"
+    plus = f" {'−' if shift < 0 else '+'} {plain(abs(shift))}" if shift else ""
+    why = f", {REWARDS[name]}" if isinstance(name, str) and name in REWARDS else ""
+    return f"r ← {times}{plus}{why}" if factor != 1 or shift else "as it is"
 
 
 def hyperparameters(run: Run) -> dict[str, str]:
@@ -89,11 +116,13 @@ def quantity(value: float | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value from JSON as one would write it."""
+    """A value from JSON as one would write it, with a true minus."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {plain(inner)}" for name, inner in value.items())
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.6g}".replace("-", "−")
+    if isinstance(value, int):
+        return str(value).replace("-", "−")
     return ABSENT if value is None else str(value)
 
 
@@ -127,7 +156,8 @@ def _sampling(told: dict[str, Any]) -> list[str]:
     return [f"An action was made {' and '.join(words)}, otherwise than in training."] if words else []
 
 
-def _scale(run: Run) -> str:
+def scale(run: Run) -> str:
+    """What the scores of a task are."""
     if run.reference is None:
         return "There is no reference score for this task, so returns are not normalised."
     if run.counts_successes:

@@ -1,7 +1,7 @@
 """Scores of many methods as PNG bytes: a panel a task, a line a method, best first."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -30,6 +30,10 @@ from bfq.reporting.tables import ABSENT, decimals, in_words, number_text
 LINE, ABOVE, BELOW = 0.27, 0.78, 0.45  # inches: of a method, and over and under a panel
 LEFT, RIGHT = 0.37, 0.9  # where a panel begins and ends, of the figure's width
 NAME, NOTED = 38, 34  # characters of a name, and of one with notes, whose letters are wider
+SEEDS = (
+    "Large dot: mean over seeds. Line: its 95% interval, with an arrow where it leaves the panel. "
+    "Small dots: the seeds."
+)
 ROOM = 0.3  # how far intervals may reach beyond all seeds, of the seeds' own range
 
 
@@ -38,7 +42,7 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     tables = [table for table in standings(runs) if any(method.row.returns for method in table.methods)]
     if not tables:
         return None
-    colours = agent_colours(runs)
+    colours, short = agent_colours(runs), _shortened(tables)
     heights = [LINE * len(table.methods) for table in tables]
     tall = sum(heights) + (ABOVE + BELOW) * len(tables)
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
@@ -46,19 +50,30 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     for table, height in zip(tables, heights, strict=True):
         foot = top - ABOVE - height
         axes = figure.add_axes((LEFT, foot / tall, RIGHT - LEFT, height / tall))
-        _draw_table(axes, table, colours)
+        _draw_table(axes, table, colours, short)
         top = foot - BELOW
     return png(figure)
 
 
-def _draw_table(axes: Any, table: Standings, colours: dict[str, Any]) -> None:
+def score_words(runs: Sequence[Run]) -> str:
+    """What to see in the scores of these runs, as far as it is drawn."""
+    tables = standings(runs)
+    scores = [score for table in tables for m in table.methods if (score := m.row.score(table.unit))]
+    data = any(row.score(table.unit) for table in tables for row in table.data)
+    several = any(score.interval for score in scores)
+    return " ".join((SEEDS if several else "Dot: one seed.", *(["Dashed: the data."] if data else [])))
+
+
+def _draw_table(axes: Any, table: Standings, colours: dict[str, Any], short: Collection[str]) -> None:
+    """A line a method under the data's mean; `short` are the agents that go by their short names."""
     style(axes, grid="x")
     low, high = _limits(table)
     axes.set(xlim=(low, high), ylim=(len(table.methods) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     for place, method in enumerate(table.methods):
         axes.axhline(place, color=HAIR, lw=0.8, zorder=0)
-        _draw_method(axes, place, method, table.unit, group_colour(method.run, method.group, colours))
+        colour = group_colour(method.run, method.group, colours)
+        _draw_method(axes, place, method, table.unit, colour, _name(method, short))
     for row in table.data:
         score = row.score(table.unit)
         if score:
@@ -77,10 +92,10 @@ def _draw_table(axes: Any, table: Standings, colours: dict[str, Any]) -> None:
     heading(axes, table.task, measured(in_words(table.unit, table.runs), seeds), left=_across(0.02), lift=13)
 
 
-def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any) -> None:
+def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any, name: str) -> None:
     """The name, the interval, the seeds, their mean, and the mean as a number."""
     where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
-    axes.text(-0.03, place, _name(method), color=INK, fontsize=9.5, **where)
+    axes.text(-0.03, place, name, color=INK, fontsize=9.5, **where)
     score = method.row.score(unit)
     number = _number(score, unit) if score else ABSENT
     axes.text(_across(0.985), place, number, color=colour, fontsize=9, **where)
@@ -115,10 +130,15 @@ def _limits(table: Standings) -> tuple[float, float]:
     return low - air, high + air
 
 
-def _name(method: Method) -> str:
+def _shortened(tables: Sequence[Standings]) -> set[str]:
+    """The agents of which some name has no room for what sets it apart: none has two styles of name."""
+    methods = [method for table in tables for method in table.methods if method.notes]
+    return {method.run.agent for method in methods if len(method.name) > NOTED}
+
+
+def _name(method: Method, short: Collection[str]) -> str:
     """What sets a method apart is kept, if need be at the cost of the agent's title."""
-    fits = len(method.name) <= NOTED or not method.notes
-    name = method.name if fits else f"{method.run.agent} {method.notes}"
+    name = f"{method.run.agent} {method.notes}".strip() if method.run.agent in short else method.name
     return plain(textwrap.shorten(name, NAME, placeholder=" …"))
 
 

@@ -25,7 +25,12 @@ from bfq.reporting.tables import (
 )
 
 SHORT = "mean ± std over seeds, best first"
-POOLED = "Interquartile mean of the scores of all seeds, with a 95% stratified bootstrap interval."
+
+
+def pooled_words(banded: bool) -> str:
+    """What an interquartile mean is of, and its interval where there is one."""
+    interval = ", with a 95% stratified bootstrap interval" if banded else ""
+    return f"Interquartile mean of the scores of all seeds{interval}."
 
 
 def rich_standings(table: Standings) -> Table:
@@ -79,8 +84,10 @@ def _over_tasks(runs: Sequence[Run]) -> list[str]:
     if not methods:
         return []
     rows = [(escaped(each.name), escaped(each.text), str(each.tasks)) for each in methods]
-    lines = markdown_lines(("", "normalised [95% interval]", "tasks"), rows)
-    return ["\n".join(["## Over tasks", "", *lines, "", POOLED, ""])]
+    banded = any(each.interval for each in methods)
+    head = "normalised [95% interval]" if banded else "normalised"
+    lines = markdown_lines(("", head, "tasks"), rows)
+    return ["\n".join(["## Over tasks", "", *lines, "", pooled_words(banded), ""])]
 
 
 def _entries(table: Standings) -> list[tuple[ScoreRow, Method | None]]:

@@ -12,6 +12,7 @@ from bfq.reporting.runs import Group, Run
 from bfq.reporting.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarise
 
 ABSENT = "–"
+SUCCESS = "success in %"
 UNITS = {"normalized": "normalised score", "return": "return"}
 WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
@@ -20,7 +21,7 @@ CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 def in_words(unit: str, runs: Iterable[Run]) -> str:
     """What a score is: where all runs count successes, a normalised one is their share."""
     counted = unit == "normalized" and all(run.counts_successes for run in runs)
-    return "success in %" if counted else UNITS[unit]
+    return SUCCESS if counted else UNITS[unit]
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _table(outcome: Outcome) -> list[str]:
 
 
 def _means(outcome: Outcome) -> dict[str, str]:
-    """By column, over the rows that all methods have, where these are several."""
+    """By column, over the same rows, where these are several."""
     found = together(outcome)
     several = found.standings if found and len(found.rows) > 1 else ()
     return {each.column: number_text(each.mean.value, 1) for each in several}
@@ -197,7 +197,10 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     steps = ranged([cell.provenance["steps"] for cell in done], "update")
     episodes = ranged([cell.readings[0].record["protocol"]["episodes"] for cell in done], "episode")
     budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
-    over = f"; {MEAN}: over the rows that all methods have" if _means(outcome) else ""
+    found = together(outcome)
+    over = (
+        f"; {MEAN}: over {len(found.rows)} rows that these methods have" if found and _means(outcome) else ""
+    )
     return f"{outcome.units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
 
 

@@ -1,4 +1,4 @@
-"""What the rows say together: every method over the rows that all of them have; a seed is the unit."""
+"""What the rows say together: methods over rows that all of them have; a seed is the unit."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ class Together:
     foremost: str  # the method whose improvement over the others is told; empty where none is
     rows: tuple[str, ...]
     standings: tuple[Standing, ...]
+    left_out: tuple[str, ...] = ()  # methods that have some of these rows and not all
 
     def describe(self) -> dict[str, Any]:
         """For result.json."""
@@ -38,28 +39,39 @@ class Together:
             {"column": each.column, **{name: plain(getattr(each, name)) for name in each._fields[1:]}}
             for each in self.standings
         ]
-        return {"foremost": self.foremost, "rows": list(self.rows), "methods": told}
+        lists = {"rows": list(self.rows), "left_out": list(self.left_out)}
+        return {"foremost": self.foremost, **lists, "methods": told}
 
 
 def common(outcome: Outcome) -> Methods:
-    """The seeds of each method on the rows that all methods have, the foremost first; of fewer than two none.
+    """The seeds of methods on rows that all of these have, the foremost first; of fewer than two none.
 
-    A method is not better for having left out the hard rows, or for a hard seed that has no score, or for
-    data of another recipe.
+    The rows are the most that another method shares with the foremost, the methods those that have them all.
+    (Where none is foremost, as in a sweep, it is all on the rows that all have.) A method is not better for
+    having left out the hard rows, or for a hard seed that has no score, or for data of another recipe.
     """
+    filled = _filled(outcome)
+    first = filled.get(outcome.foremost, {})
+    others = [rows for column, rows in filled.items() if column != outcome.foremost]
+    most = max(([row for row in first if row in rows] for rows in others), key=len, default=[])
+    chosen = {column: rows for column, rows in filled.items() if all(row in rows for row in most)}
+    shared = [row for row in outcome.rows if all(row in rows for rows in chosen.values())]
+    if len(chosen) < 2 or not shared:
+        return {}
+    order = sorted(chosen, key=lambda column: column != outcome.foremost)
+    return {column: {row: chosen[column][row] for row in shared} for column in order}
+
+
+def _filled(outcome: Outcome) -> Methods:
+    """The methods with scores, and the rows in which every seed has one."""
     if outcome.experiment.kind != "scores":
         return {}
     found = {column: whole_rows(outcome, column) for column in outcome.columns}
-    filled = {column: rows for column, rows in found.items() if rows}
-    shared = [row for row in outcome.rows if all(row in rows for rows in filled.values())]
-    if len(filled) < 2 or not shared:
-        return {}
-    order = sorted(filled, key=lambda column: column != outcome.foremost)
-    return {column: {row: filled[column][row] for row in shared} for column in order}
+    return {column: rows for column, rows in found.items() if rows}
 
 
 def together(outcome: Outcome) -> Together | None:
-    """The methods over the rows that all have; None where there are no two to compare.
+    """The methods over the same rows; None where there are no two to compare.
 
     The values of a sweep have no foremost one that could improve over the others.
     """
@@ -77,7 +89,8 @@ def together(outcome: Outcome) -> Together | None:
         )
         for column, scores in methods.items()
     ]
-    return Together(foremost, tuple(methods[first]), tuple(standings))
+    left_out = tuple(column for column in _filled(outcome) if column not in methods)
+    return Together(foremost, tuple(methods[first]), tuple(standings), left_out)
 
 
 def whole_rows(outcome: Outcome, column: str) -> dict[str, list[float]]:

@@ -1,5 +1,6 @@
 """The pictures of an experiment, drawn by the figures that reports have."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -8,7 +9,7 @@ from typing import TypeVar
 from bfq.reporting import prose
 from bfq.reporting.ablation_figure import settings_figure, sweep_figure
 from bfq.reporting.figures import learning_curves
-from bfq.reporting.html import SCORES, Drawn
+from bfq.reporting.html import Drawn
 from bfq.reporting.legend import Colours, method_colours
 from bfq.reporting.profile_figure import profile_figure
 from bfq.reporting.radar_figure import radar_figure
@@ -20,21 +21,17 @@ from bfq.reproduction.results.mixed import warning
 from bfq.reproduction.results.stored import folder_of
 from bfq.reproduction.results.together import common
 from bfq.reproduction.results.told_runs import told_runs
+from bfq.reproduction.shown.captions import TOY, caption, has_bars, heading
 from bfq.reproduction.shown.frequency import frequency_and_score
 from bfq.reproduction.shown.run_folders import run_folder
 
 K = TypeVar("K")
-FEW = 4  # columns that can be bars beside each other
-MOST = 6  # methods in one round
-SWEEP = "Line: mean over seeds, with a band of one standard deviation and a dot a seed. Dashed: the paper's."
-BARS = "Bar: mean over seeds, with one standard deviation and a dot a seed. Hollow: the paper's."
-STEPS = "Against the inner steps of a method. Dashed: the paper's, on its own machine."
-CURVES = "Mean over seeds with its 95% interval, along training. Dashed: the data itself."
+MOST, LEAST = 6, 3  # methods in one round, and the fewest tasks that make one
+SEVERAL = 2  # tasks of a profile: of one the scores tell all
 PROFILES = (
     "The share of runs, a run being a seed of a row, that score above τ: the higher a line, the better. "
     "Rows: {}."
 )
-RADAR = "An axis a task, from 0 to the best of all at the rim. Dashed: the paper's BFQ."
 
 
 def figures(outcome: Outcome, results: Path) -> list[Drawn]:
@@ -47,8 +44,8 @@ def figures(outcome: Outcome, results: Path) -> list[Drawn]:
 
 
 def _scores(outcome: Outcome) -> list[Drawn]:
-    runs = [_entitled(run, outcome) for run in told_runs(outcome)]
-    runs.sort(key=lambda run: run.agent != outcome.foremost)
+    """The scores in the way that suits their number, all tasks at once, and along training."""
+    runs = shown_runs(outcome)
     # Figures of runs colour them in their order; the others get the same colours, and no two one.
     colours = method_colours(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
     if outcome.experiment.symbol:
@@ -58,15 +55,20 @@ def _scores(outcome: Outcome) -> list[Drawn]:
     else:
         first = _standings(outcome, runs)
     curves = learning_curves(*runs) if runs else None
-    title = outcome.experiment.entitled("Learning curves")
-    last = [Drawn("learning_curves.png", title, curves, CURVES)] if curves else []
+    last = [_drawn("learning_curves.png", outcome, curves, runs)] if curves else []
     rounds = [_warned(each, outcome) for each in (*([first] if first else []), *_radar(outcome, colours))]
     return [*rounds, *_profiles(outcome, colours), *last]
 
 
-def has_bars(outcome: Outcome) -> bool:
-    """Whether the columns are few enough to be bars beside each other, in `scores.png`."""
-    return len(outcome.columns) <= FEW
+def shown_runs(outcome: Outcome) -> list[Run]:
+    """The runs behind the cells, under the table's names, the foremost method first."""
+    runs = [_entitled(run, outcome) for run in told_runs(outcome)]
+    return sorted(runs, key=lambda run: run.agent != outcome.foremost)
+
+
+def _drawn(file: str, outcome: Outcome, picture: bytes, runs: Sequence[Run] = ()) -> Drawn:
+    """A picture with its heading and its words."""
+    return Drawn(file, heading(file, outcome), picture, caption(file, outcome, runs))
 
 
 def _warned(drawn: Drawn, outcome: Outcome) -> Drawn:
@@ -77,7 +79,7 @@ def _warned(drawn: Drawn, outcome: Outcome) -> Drawn:
 def _standings(outcome: Outcome, runs: list[Run]) -> Drawn | None:
     """A panel a task with a line a method, where bars would be too many."""
     picture = score_figure(runs) if runs else None
-    return Drawn("scores.png", outcome.experiment.heading, picture, SCORES) if picture else None
+    return _drawn("scores.png", outcome, picture, runs) if picture else None
 
 
 def _entitled(run: Run, outcome: Outcome) -> Run:
@@ -122,7 +124,7 @@ def _sweep(outcome: Outcome) -> Drawn | None:
     }
     title, symbol = outcome.experiment.heading, outcome.experiment.symbol
     picture = sweep_figure(panels, title, symbol, outcome.units, _some(paper))
-    return Drawn("ablation.png", title, picture, SWEEP) if picture else None
+    return _drawn("ablation.png", outcome, picture) if picture else None
 
 
 def _settings(outcome: Outcome, colours: Colours) -> Drawn | None:
@@ -131,7 +133,7 @@ def _settings(outcome: Outcome, colours: Colours) -> Drawn | None:
     paper = {row: _printed(outcome, cells) for row, cells in rows.items()}
     title = outcome.experiment.heading
     picture = settings_figure(panels, title, outcome.units, _some(paper), colours)
-    return Drawn("scores.png", title, picture, BARS) if picture else None
+    return _drawn("scores.png", outcome, picture) if picture else None
 
 
 def _some(paper: dict[str, dict[K, float]]) -> dict[str, dict[K, float]] | None:
@@ -140,21 +142,21 @@ def _some(paper: dict[str, dict[K, float]]) -> dict[str, dict[K, float]] | None:
 
 
 def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
-    """How the runs of each method are distributed, over the rows that all methods have."""
+    """How the runs of each method are distributed, over the same rows."""
     methods = common(outcome)
-    if not methods:
+    rows = next(iter(methods.values()), {})
+    if len(rows) < SEVERAL:
         return []
     named = {outcome.experiment.named(column): scores for column, scores in methods.items()}
-    title = outcome.experiment.entitled("Performance profiles")
+    title = heading("profiles.png", outcome)
     picture = profile_figure(named, title, outcome.units, colours)
-    caption = PROFILES.format(", ".join(next(iter(methods.values()))))
-    return [Drawn("profiles.png", title, picture, caption)] if picture else []
+    return [Drawn("profiles.png", title, picture, PROFILES.format(", ".join(rows)))] if picture else []
 
 
 def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     """Many tasks in one round: BFQ, and the best of the others."""
     rows = _scored(outcome)
-    if outcome.experiment.symbol or not rows:
+    if outcome.experiment.symbol or len(rows) < LEAST:
         return []
     ours: dict[str, dict[str, float]] = {}
     for row, cells in rows.items():
@@ -167,7 +169,7 @@ def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     title = outcome.experiment.heading
     printed = {"bfq": paper} if paper and "bfq" in ours else None
     picture = radar_figure(first, title, outcome.units, printed, colours)
-    return [Drawn("radar.png", title, picture, RADAR)] if picture else []
+    return [_drawn("radar.png", outcome, picture)] if picture else []
 
 
 def _speed(outcome: Outcome) -> list[Drawn]:
@@ -187,7 +189,7 @@ def _speed(outcome: Outcome) -> list[Drawn]:
         unit = f"{cells[0].unit}, mean over {robots}"
         picture = sweep_figure(panels, title, "steps", unit, paper or None, logarithmic=True)
         if picture:
-            drawn.append(Drawn(f"{row.replace(' ', '_')}.png", title, picture, STEPS))
+            drawn.append(_drawn(f"{row.replace(' ', '_')}.png", outcome, picture))
     return drawn
 
 
@@ -199,9 +201,7 @@ def _steps(column: str) -> tuple[str, float]:
 
 def _toy(outcome: Outcome, results: Path) -> list[Drawn]:
     """The picture of the run, or the one that is kept here if that is elsewhere."""
-    caption = "Black: the truth. Blue: what each method makes of the same noise, seed by seed the first."
     runs = dict.fromkeys(run_folder(cell.provenance["run"]) for cell in outcome.cells if cell.readings)
     folders = [*filter(None, runs), folder_of(outcome.experiment, results)]
-    pictures = [path for folder in folders if runs and (path := folder / "toy.png").is_file()]
-    heading = outcome.experiment.heading
-    return [Drawn("toy.png", heading, path.read_bytes(), caption) for path in pictures[:1]]
+    pictures = [path for folder in folders if runs and (path := folder / TOY).is_file()]
+    return [_drawn(TOY, outcome, path.read_bytes()) for path in pictures[:1]]

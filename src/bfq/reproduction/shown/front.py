@@ -6,33 +6,26 @@ Unlike the pages of single experiments it holds no pictures itself: it shows tho
 from pathlib import Path
 
 from bfq.errors import BadInput
-from bfq.reporting.html import SCORES, page, pictured
+from bfq.reporting.html import list_of, page, pictured
 from bfq.reporting.markup import Markup, tag
 from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.results.cells import Outcome
 from bfq.reproduction.results.stored import read_outcome, results_of
-from bfq.reproduction.shown.figures import BARS, CURVES, RADAR, STEPS, SWEEP, has_bars
-from bfq.reproduction.shown.page import COLOURS, STYLE, list_of, overview_table, section_tables
+from bfq.reproduction.shown.captions import HEADINGS, caption, heading
+from bfq.reproduction.shown.figures import shown_runs
+from bfq.reproduction.shown.frequency import FILE as BESIDE
+from bfq.reproduction.shown.page import COLOURS, STYLE, overview_table, section_tables
 from bfq.reproduction.shown.strips import kept_strips
 from bfq.reproduction.shown.table import Footnotes, sections
 
 TITLE = "The paper's experiments"
 ABOUT = (
     "Bootstrapped Flow Q-Learning and the methods it is compared with: ours, with the paper's numbers beside "
-    f"them. {COLOURS}"
+    f"them. {COLOURS} Times have no colour: the paper's are another device's."
 )
 REST = "Everything about it: intervals, protocols, data, versions and commands"
-# What a folder may hold, in the order in which it is shown, with how to read it.
-PICTURES = {
-    "frequency_and_score.png": ("Frequency and score", "Right and up is better."),
-    "radar.png": ("All tasks at once", RADAR),
-    "ablation.png": ("Along the value", SWEEP),
-    "scores.png": ("Scores", BARS),
-    "frequency.png": ("Frequency", STEPS),
-    "training_time.png": ("Training time", STEPS),
-    "toy.png": ("Samples", "The data, and what each method makes of noise in as many steps."),
-    "learning_curves.png": ("Learning curves", CURVES),
-}
+BETTER = "Right and up is better."  # of speed and score; its own page names the rows as well
+LEFT_OUT = "profiles.png"  # for those who read on
 
 
 def front_page(results: Path) -> str:
@@ -90,11 +83,16 @@ def _tables(outcome: Outcome) -> list[Markup]:
 
 
 def _pictures(name: str, outcome: Outcome, folder: Path) -> list[Markup]:
-    lines = {} if has_bars(outcome) else {"scores.png": SCORES}
+    """Those that lie in the folder, each with its words."""
+    runs = shown_runs(outcome)
     drawn = [
-        pictured(title, f"{name}/{file}", lines.get(file, words))
-        for file, (title, words) in PICTURES.items()
-        if (folder / file).is_file()
+        pictured(
+            heading(file, outcome),
+            f"{name}/{file}",
+            BETTER if file == BESIDE else caption(file, outcome, runs),
+        )
+        for file in HEADINGS
+        if file != LEFT_OUT and (folder / file).is_file()
     ]
     at_work = [
         pictured(each.title, f"{name}/{each.file}", each.caption, photo=True)

@@ -38,7 +38,7 @@ def strips(outcome: Outcome, kept: Path) -> Strips:
             picture = frames(cell.provenance["run"], kept / file_of(cell))
         except Exception as error:  # noqa: BLE001 - graphics fail in many ways
             name = outcome.experiment.named(cell.column)
-            found.missing.append(f"{cell.row}, {name}: could not be drawn here: {_told(error)}")
+            found.missing.append(f"{cell.row}, {name}: {_told(error)}")
             continue
         found.drawn.append(_drawn(outcome, cell, picture))
     return found
@@ -81,6 +81,8 @@ def frames(run: str, kept: Path) -> bytes:
             return path.read_bytes()
     if folder is None:
         raise BadInput(f"its run {run} is not in the folder {RUNS}.")
+    if not (folder / "config.json").exists():
+        raise BadInput("its run is not on this machine.")
     return _draw(folder)
 
 
@@ -100,5 +102,6 @@ def _draw(folder: Path) -> bytes:
 
 
 def _told(error: Exception) -> str:
-    """One line of what went wrong."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """One line of what went wrong: what is known to, and any other trouble of drawing."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if isinstance(error, BadInput) else f"could not be drawn here: {words}"

@@ -1,45 +1,33 @@
-"""The results as words and numbers: the lines of tables, which Markdown and the page share, and Markdown."""
+"""The results as words and numbers: the lines of tables, which Markdown and the page share."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bfq.reporting.published import Figure
-from bfq.reporting.standing_tables import POOLED
 from bfq.reporting.statistics import Summary
-from bfq.reporting.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text
+from bfq.reporting.tables import ABSENT, number_text
 from bfq.reproduction.results import mixed, successes
 from bfq.reproduction.results.cells import Average, Cell, Outcome, Reading
-from bfq.reproduction.results.rivals import rivals
-from bfq.reproduction.results.together import Standing, Together, together
 
-LEFT_OUT = "The paper's rows that were not asked for"
-OVERVIEW = "Ours, and in brackets the paper's; its averages are those of its rows."
+LEFT_OUT = "The paper's rows that were not run yet"
+OVERVIEW = "Ours, and in brackets the paper's{}."
+AVERAGES = "; its averages are those of its rows"
 OURS = "Ours; the paper has no numbers."
 CAPTIONS = {
-    "scores": "Ours: mean ± standard deviation over seeds of the last checkpoint, with as many candidates as "
-    "the paper's protocol has; N: the same weights with that many. Difference: ours − the paper's.",
-    "speed": "Ours: mean ± standard deviation over the sizes of the robots. Difference: ours − the paper's.",
-    "toy": "Mean ± standard deviation over seeds.",
+    "scores": "Ours: {} of the last checkpoint, with as many candidates N as the paper's protocol has.",
+    "speed": "Ours: mean ± standard deviation over the sizes of the robots.",
+    "toy": "Ours: {}.",
 }
-
-
-TOGETHER = "All methods over the same rows"
-OVER_ROWS = (
-    "Over the rows in which all methods learnt from data of one name and every seed has a score ({}). Mean: "
-    f"of the rows' means, with a 95% interval by Student's t after Welch and Satterthwaite. {POOLED}"
-)
-IMPROVEMENT = (
-    "Last column: how likely a run of {} scores above one of the method, with a 95% stratified bootstrap "
-    "interval; 0.5 is no difference."
-)
-RIVALS = "{} beside the best other method of each row"
-BESIDE = (
-    "Over the rows in which {0} and another method have a score of every seed and data of one name. The best "
-    "other method is the one with the highest mean of these very seeds, of those that were run, which "
-    "flatters it. In the last line the mean of the differences, with a 95% interval by Student's t after "
-    "Welch and Satterthwaite."
-)
+OTHER = "A column N: the same weights with that many."
+DIFFERENCE = "Difference: ours − the paper's."
+SPENT = {  # columns in whose place words stand where all lines have the same
+    "n": "{} {}",
+    "updates": "{} updates",
+    "episodes": "{} episodes a seed",
+    "precision": "trained with {} products",
+    "device": "on {}",
+}
 
 
 @dataclass(frozen=True)
@@ -50,15 +38,6 @@ class Line:
     cells: dict[str, str]  # by the heads of the columns
     verdict: str  # gain | loss | same, or nothing
     missing: str  # why there are no numbers, if so
-
-
-class Comparison(NamedTuple):
-    """Methods beside each other: a table of its own."""
-
-    title: str
-    head: list[str]
-    lines: list[list[str]]
-    words: str  # how to read it
 
 
 class Brief(NamedTuple):
@@ -74,7 +53,7 @@ class Section:
     """A row of the paper's table, told as a table of its own."""
 
     title: str
-    words: str  # where its data is from
+    words: str  # where its data is from, and what all lines share
     lines: tuple[Line, ...]
 
     @property
@@ -113,7 +92,7 @@ def unfilled(outcome: Outcome) -> list[str]:
 
 
 def left_out(outcome: Outcome) -> list[str]:
-    """The paper's rows that were not asked for."""
+    """The paper's rows that nobody has run yet."""
     if outcome.experiment.kind != "scores":
         return []
     return [row for row in outcome.experiment.rows if row not in outcome.rows]
@@ -129,54 +108,31 @@ def overview(outcome: Outcome) -> list[tuple[str, list[Brief]]]:
 
 
 def caption(outcome: Outcome) -> str:
-    """How to read the tables of the rows."""
-    counted = any(successes.pooled(cell) for cell in outcome.cells)
-    several = mixed.rows_of_several(outcome)
-    more = [words for words, told in ((successes.WORDS, counted), (mixed.WORDS, several)) if told]
-    return " ".join((CAPTIONS[outcome.experiment.kind], *more))
+    """How to read the tables of the rows: of nothing that does not stand there."""
+    done = [cell for cell in outcome.cells if cell.ours]
+    several = any(cell.ours.n > 1 for cell in done if cell.ours)
+    spread_of = "mean ± standard deviation over seeds" if several else "one seed"
+    sentences = {
+        CAPTIONS[outcome.experiment.kind].format(spread_of): True,
+        OTHER: any(_others(outcome.of(row)) for row in outcome.rows) and outcome.experiment.kind == "scores",
+        DIFFERENCE: any(outcome.difference(cell) is not None for cell in done),
+        successes.WORDS: any(successes.pooled(cell) for cell in done),
+        mixed.WORDS: bool(mixed.rows_of_several(outcome)),
+    }
+    return " ".join(words for words, told in sentences.items() if told)
 
 
-def comparisons(outcome: Outcome) -> list[Comparison]:
-    """What the rows say together, as far as enough of them are filled."""
-    return [each for each in (_all_methods(outcome), _rivals(outcome)) if each]
-
-
-def _rivals(outcome: Outcome) -> Comparison | None:
-    found = rivals(outcome)
-    if found is None:
-        return None
-    lines = [
-        [r.row, number_text(r.ours, 1), f"{number_text(r.theirs, 1)} {r.column}", signed(r.ours - r.theirs)]
-        for r in found.rows
-    ]
-    if len(lines) > 1:
-        lines.append(["mean", ABSENT, ABSENT, estimate_text(found.difference)])
-    title, words = RIVALS.format(found.foremost), BESIDE.format(found.foremost)
-    return Comparison(title, [found.foremost, "the best other", "difference"], lines, words)
-
-
-def _all_methods(outcome: Outcome) -> Comparison | None:
-    """Every method over the rows that all of them have."""
-    found = together(outcome)
-    if found is None:
-        return None
-    last = [f"{found.foremost} is better"] if found.foremost else []
-    head = ["mean", "interquartile mean", *last]
-    words = OVER_ROWS.format(", ".join(found.rows))
-    words += f" {IMPROVEMENT.format(found.foremost)}" if found.foremost else ""
-    lines = [_over_rows(outcome, found, each) for each in found.standings]
-    return Comparison(TOGETHER, head, lines, words)
-
-
-def _over_rows(outcome: Outcome, found: Together, each: Standing) -> list[str]:
-    cells = [estimate_text(each.mean), estimate_text(each.interquartile_mean)]
-    better = [estimate_text(each.improvement, 2) if each.improvement else ABSENT] if found.foremost else []
-    return [outcome.experiment.named(each.column), *cells, *better]
+def verdict(outcome: Outcome, cell: Cell) -> str:
+    """By which a cell is coloured: times are not, since the paper's are another device's."""
+    return "" if outcome.experiment.kind == "speed" else outcome.verdict(cell)
 
 
 def overview_words(outcome: Outcome) -> str:
     """What stands in the overview."""
-    return OVERVIEW if outcome.experiment.table else OURS
+    if not outcome.experiment.table:
+        return OURS
+    printed = any(outcome.paper(cell) for cell in outcome.cells if cell.ours)
+    return OVERVIEW.format(AVERAGES if outcome.averages() else "") if printed else "Ours."
 
 
 def _brief(outcome: Outcome, cell: Cell | None) -> Brief:
@@ -186,7 +142,7 @@ def _brief(outcome: Outcome, cell: Cell | None) -> Brief:
     theirs = f"({number(printed.value, cell.unit)})" if printed else ""
     data = mixed.data_of(outcome, cell)
     ours = number(cell.ours.mean, cell.unit) + (f" on {data}" if data else "")
-    return Brief(ours, theirs, outcome.verdict(cell))
+    return Brief(ours, theirs, verdict(outcome, cell))
 
 
 def _average(average: Average | None) -> Brief:
@@ -195,51 +151,60 @@ def _average(average: Average | None) -> Brief:
     return Brief(number_text(average.ours, 1), f"({number_text(average.paper, 1)})")
 
 
-def markdown(outcome: Outcome) -> str:
-    """The whole of table.md."""
-    notes = Footnotes(outcome)
-    parts = [f"# {escaped(outcome.experiment.heading)}", escaped(outcome.experiment.about)]
-    rows = overview(outcome)
-    if len(rows) > 1:
-        cells = [[escaped(row), *(f"{b.ours} {b.paper}".strip() for b in found)] for row, found in rows]
-        parts += ["\n".join(markdown_lines(["", *outcome.columns], cells)), overview_words(outcome)]
-    for section in sections(outcome, notes):
-        parts += [f"## {escaped(section.title)}", *([escaped(section.words)] if section.words else [])]
-        lines = [_markdown(line, section.head) for line in section.lines]
-        parts.append("\n".join(markdown_lines(("", *section.head), lines)))
-    parts += [caption(outcome)]
-    for title, head, lines, words in comparisons(outcome):
-        told = [[escaped(cell) for cell in line] for line in lines]
-        parts += [f"## {title}", "\n".join(markdown_lines(("", *head), told)), escaped(words)]
-    parts += _listed("Rows that cannot be filled", unfilled(outcome))
-    parts += _listed(LEFT_OUT, left_out(outcome))
-    parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
-    parts += _listed("The paper's numbers", notes.general)
-    parts += _listed("Notes on single numbers", notes.texts, numbered=True)
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _markdown(line: Line, head: Sequence[str]) -> list[str]:
-    if line.missing:
-        return [escaped(line.name), escaped(line.missing), *[""] * (len(head) - 1)]
-    return [escaped(line.name), *(escaped(line.cells[name]) for name in head)]
-
-
-def _listed(title: str, texts: Sequence[str], numbered: bool = False) -> list[str]:
-    if not texts:
-        return []
-    lines = [f"{f'{k}.' if numbered else '-'} {escaped(text)}" for k, text in enumerate(texts, 1)]
-    return [f"## {title}", "\n".join(lines)]
-
-
 def _section(outcome: Outcome, row: str, notes: Footnotes) -> Section:
+    """A row with its methods; what all of them share stands in its words."""
     cells = outcome.of(row)
-    names = sorted({reading.name for cell in cells for reading in cell.readings}, key=_order)
-    extra = tuple(names) if outcome.experiment.kind == "scores" else ()
+    extra = _others(cells) if outcome.experiment.kind == "scores" else ()
     unit = next((cell.unit for cell in cells if cell.readings), "")
     title = f"{row}, {unit}" if unit and unit != row else row
-    lines = tuple(_line(outcome, cell, extra, notes) for cell in cells)
-    return Section(title, " ".join(source.words for source in outcome.sources_of(row)), lines)
+    lines = [_line(outcome, cell, extra, notes) for cell in cells]
+    shared = _shared(lines)
+    words = [*(source.words for source in outcome.sources_of(row)), *_candidates(outcome, cells)]
+    return Section(title, " ".join((*words, *_spent(outcome, shared))), tuple(_without(lines, shared)))
+
+
+def _others(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The readings that some cell has beside the one that is compared, which would but repeat ours."""
+    names = {reading.name for cell in cells for reading in cell.readings[1:]}
+    return tuple(sorted(names, key=_order))
+
+
+def _candidates(outcome: Outcome, cells: Sequence[Cell]) -> list[str]:
+    """Which reading ours is, where no column tells it."""
+    if outcome.experiment.kind != "scores":
+        return []
+    done, others = [cell for cell in cells if cell.ours], _others(cells)
+    whose: dict[str, list[str]] = {}
+    for cell in done:
+        whose.setdefault(cell.readings[0].name, []).append(outcome.experiment.named(cell.column))
+    told = {name: columns for name, columns in whose.items() if name not in others}
+    return [
+        f"Ours: {name}." if len(columns) == len(done) else f"Ours of {', '.join(columns)}: {name}."
+        for name, columns in told.items()
+    ]
+
+
+def _shared(lines: Sequence[Line]) -> dict[str, str]:
+    """The columns of what was spent that say the same in all lines with numbers."""
+    done = [line for line in lines if not line.missing]
+    found = {name: {line.cells[name] for line in done if name in line.cells} for name in SPENT}
+    return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
+
+
+def _spent(outcome: Outcome, shared: dict[str, str]) -> list[str]:
+    """The same in words."""
+    noun = "robot" if outcome.experiment.kind == "speed" else "seed"
+    nouns = noun if shared.get("n") == "1" else f"{noun}s"
+    told = [SPENT[name].format(text, nouns) for name, text in shared.items() if text != ABSENT]
+    return [f"Each: {', '.join(told)}."] if told else []
+
+
+def _without(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
+    """Lines without some columns."""
+    return [
+        replace(line, cells={name: text for name, text in line.cells.items() if name not in names})
+        for line in lines
+    ]
 
 
 def _order(name: str) -> tuple[bool, int]:
@@ -263,7 +228,7 @@ def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) 
         **dict(zip(("n", "updates"), cell.spent, strict=True)),
         **{name: text or ABSENT for name, text in mixed.differing(outcome, cell).items()},
     }
-    return Line(name, shown, outcome.verdict(cell), "")
+    return Line(name, shown, verdict(outcome, cell), "")
 
 
 def _reading(reading: Reading | None, unit: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from bfq.files import make_folder, write_bytes, write_json
 from bfq.reproduction.results.cells import Outcome
 from bfq.reproduction.results.stored import folder_of, record
-from bfq.reproduction.shown.table import markdown
+from bfq.reproduction.shown.markdown import markdown
 
 
 def write_numbers(outcome: Outcome, out: Path) -> None:
@@ -19,10 +19,10 @@ def write_numbers(outcome: Outcome, out: Path) -> None:
 
 def write_pictures(outcome: Outcome, out: Path) -> None:
     """The figures, the page that holds them, and that of all experiments."""
+    from bfq.reproduction.shown.captions import HEADINGS, TOY
     from bfq.reproduction.shown.figures import (
         figures,  # they draw: seconds of imports that training need not await
     )
-    from bfq.reproduction.shown.frequency import FILE as BESIDE
     from bfq.reproduction.shown.front import front_page
     from bfq.reproduction.shown.page import page_of
     from bfq.reproduction.shown.strips import strip_files, strips
@@ -36,7 +36,7 @@ def write_pictures(outcome: Outcome, out: Path) -> None:
         write_bytes(path, content)
     for path in set(folder.glob("frames-*.png")) - {folder / name for name in strip_files(outcome)}:
         path.unlink()  # the policy of a cell that was replaced
-    if folder / BESIDE not in paths:
-        (folder / BESIDE).unlink(missing_ok=True)  # of scores that are there no longer
+    for path in {folder / name for name in HEADINGS if name != TOY} - set(paths):
+        path.unlink(missing_ok=True)  # of numbers that are there no longer
     if not outcome.experiment.quick:
         write_bytes(out / "index.html", front_page(out).encode("utf-8", "replace"))
