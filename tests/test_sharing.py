@@ -14,6 +14,7 @@ from bfq.cli.main import main
 from bfq.cli.sharing import helped
 from bfq.errors import Busy
 from bfq.files import locked, make_folder
+from bfq.reproduction import reproduce
 from bfq.reproduction.plan.options import Options, chosen
 from bfq.reproduction.reproduce import plan, share
 from bfq.reproduction.work.bench import Bench, state
@@ -27,16 +28,25 @@ def here(tmp_path):
         yield tmp_path
 
 
-def test_what_another_is_at_is_left_to_it(here):
+def test_what_another_is_at_is_left_to_it(here, monkeypatch):
     """No results are written: that is for the command that asked for all."""
     wished = Options(quick=True, agents=["bc", "td3_bc"], tasks=["pendulum-mixed"], seeds=[0, 1], steps=20)
     (experiment,) = chosen("main", wished)
     made, bench = plan(experiment), Bench(evaluate, quiet=True)
     first, second = made.works
     make_folder(first.folder(bench))
-    with locked(first.folder(bench)):
+    looks = []
+
+    def patience(seconds):  # the first part stays busy: it is looked at again, and at last it is free
+        looks.append([state(work, bench) for work in (first, second)])
+        held.close()
+
+    monkeypatch.setattr(reproduce.time, "sleep", patience)
+    with contextlib.ExitStack() as held:
+        held.enter_context(locked(first.folder(bench)))
         share(made, bench)
-    assert [state(work, bench) for work in (first, second)] == ["begun", "finished"]
+    assert looks == [["begun", "finished"]]
+    assert [state(work, bench) for work in (first, second)] == ["finished", "finished"]
     assert not (here / "results").exists()
 
 
@@ -46,7 +56,8 @@ def test_two_processes_fill_what_one_command_asks_for(here, capsys):
     assert [cell["state"] for cell in told["cells"]] == ["done", "done"]
     assert told["command"].endswith("--jobs 2")
     assert "shared with 1 more, which tell of them in runs/shared" in capsys.readouterr().out
-    assert "Traceback" not in (here / "runs/shared/1.log").read_text()
+    (log,) = (here / "runs/shared").iterdir()
+    assert "Traceback" not in log.read_text()
 
 
 def checkpoints(folder):
@@ -69,7 +80,8 @@ def test_those_that_help_save_and_stop_at_the_end_of_the_block(here):
         wait_for(lambda: list(here.glob("runs/*/metrics.jsonl")))
     assert checkpoints(here)
     assert not list(here.glob("runs/*/result.json"))
-    assert "Traceback" not in (logs / "1.log").read_text()
+    (log,) = logs.iterdir()
+    assert "Traceback" not in log.read_text()
 
 
 def test_those_that_help_end_with_a_first_that_is_killed(here):
@@ -89,6 +101,18 @@ with helped(1, {[*LONG, "--share"]!r}, Path("logs")):
     first.wait()
     wait_for(lambda: free(folder))
     assert checkpoints(here)
+
+
+def test_one_that_fails_is_told_of(here, capsys):
+    """It runs no module of the current folder, and its words are refused as all words are."""
+    (here / "rich.py").write_text("raise SystemExit('a stranger')")
+    with helped(1, ["reproduce", "--share", "nothing"], here / "logs"):
+        (log,) = (here / "logs").iterdir()
+        wait_for(lambda: "unknown experiment" in log.read_text())
+        time.sleep(1.0)
+    told = capsys.readouterr().out
+    assert "has ended with code 2" in told
+    assert str(log) in told
 
 
 def free(folder):

@@ -17,7 +17,7 @@ import pytest
 
 import bfq
 from bfq.cli.main import build_parser
-from bfq.cli.train import _compose as asked
+from bfq.cli.train import described as asked
 from bfq.errors import BadInput, DiskTrouble
 from bfq.experiment import complete, start
 from bfq.files import locked, write_json
@@ -26,7 +26,7 @@ from bfq.training import checkpoint as checkpoints
 from bfq.training import trackers
 from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
 from bfq.training.health import Diverged, Health
-from bfq.training.loop import Means, make_plan, stop_signals
+from bfq.training.loop import Loop, Means, Stopped, make_plan, stop_signals
 
 TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16}
 QUICK = {"seeds": [0, 4], "values": TINY, "evaluations": 2, "evaluation": {"episodes": 1}, "chunk": 10}
@@ -413,6 +413,28 @@ def test_stop_signals_restore_what_was_there():
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop() == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_wish_to_stop_that_nobody_asked_about_is_not_lost():
+    with pytest.raises(KeyboardInterrupt), stop_signals():
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_wish_that_comes_during_the_last_save_is_heeded(tmp_path, monkeypatch):
+    run, folder = tiny_run(steps=20), tmp_path / "run"
+    start(run, folder)
+    real = Loop._save
+
+    def slow(self, step, states):
+        real(self, step, states)
+        if step == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Loop, "_save", slow)
+    with pytest.raises(Stopped, match="stopped at update 20, saved"):
+        complete(folder, quiet=True)
+    monkeypatch.setattr(Loop, "_save", real)
+    assert complete(folder, quiet=True)["steps"] == 20
 
 
 ROW = {"step": 10, "kind": "train", "metrics": {"loss": [1.0, None]}}

@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     with announced("loading JAX", quiet=args.json):
         from bfq.api import evaluate
+        from bfq.experiment import say
         from bfq.files import check_place
         from bfq.reproduction.plan.options import Options, chosen
         from bfq.reproduction.reproduce import plan
@@ -74,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     if args.share:
         return _share(plans, bench)
     logs = bench.runs / "shared"
-    with helped(args.jobs - 1, [*args.words, "--jobs", "1", "--share"], logs):
+    verb, *rest = args.words
+    with helped(args.jobs - 1, [verb, "--share", *rest], logs, say):
         if args.jobs > 1 and not args.json:
             print(f"The parts are shared with {args.jobs - 1} more, which tell of them in {logs}.")
         return _reproduce(plans, bench, args)

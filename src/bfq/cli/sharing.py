@@ -6,23 +6,38 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bfq.errors import BadInput
 from bfq.files import make_folder
+
+PATIENCE_S = 10.0  # between two wishes that a process may stop
 
 # JAX would let the first process take most of a GPU's memory, and leave none for the others.
 TOGETHER = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 @contextlib.contextmanager
-def helped(count: int, words: Sequence[str], logs: Path) -> Iterator[None]:
-    """Runs `bfq WORDS` in as many processes while the block does; what they say goes into `logs`."""
+def helped(
+    count: int, words: Sequence[str], logs: Path, say: Callable[[str], None] = print
+) -> Iterator[None]:
+    """Runs `bfq WORDS` in as many processes while the block does; what they say goes into `logs`.
+
+    One that has failed by the end of the block is told of.
+    """
     if count:
         make_folder(logs)
-    helpers = [_helper(words, logs / f"{k + 1}.log") for k in range(count)]
+    paths = [logs / f"{os.getpid()}-{k + 1}.log" for k in range(count)]
+    helpers = [_helper(words, path) for path in paths]
     try:
         yield
+        for helper, path in zip(helpers, paths, strict=True):
+            if helper.poll():
+                say(
+                    f"note: one of those that share the parts has ended with code {helper.poll()}: see {path}"
+                )
     finally:
         for helper in helpers:
             if helper.stdin:
@@ -32,14 +47,20 @@ def helped(count: int, words: Sequence[str], logs: Path) -> Iterator[None]:
 
 
 def _helper(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "bfq.cli.main", *words],
-            stdin=subprocess.PIPE,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,  # Ctrl-C is for the first, which tells the others
-        )
+    # The same bfq as this one, and no module that happens to lie in the current folder.
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        with log.open("xb") as file:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "bfq.cli.main", *words],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env=settings,
+                start_new_session=True,  # Ctrl-C is for the first, which tells the others
+            )
+    except OSError as error:
+        raise BadInput(f"cannot write to {log}: {error.strerror or error}.") from error
 
 
 def end_with_the_first() -> None:
@@ -47,6 +68,8 @@ def end_with_the_first() -> None:
 
     def watch() -> None:
         os.read(sys.stdin.fileno(), 1)  # nothing ever comes but the end
-        os.kill(os.getpid(), signal.SIGTERM)
+        while True:  # what is asked at an unlucky moment is asked again
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(PATIENCE_S)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -115,13 +115,18 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         return folder, None
     if args.config:
         _only_config(args)
-        described, _ = experiment.read_run(args.config.parent, args.config.name)
+        run, _ = experiment.read_run(args.config.parent, args.config.name)
     else:
-        default = args.task is None and args.agent is None
-        baselines = _names(args.baseline) or (["bc"] if default else [])
-        described = composed(args, assignments(args.set), baselines, stop_on_divergence=not args.keep_going)
-    folder = args.out or experiment.new_folder(described)
-    return folder, experiment.start(described, folder, quiet=args.json)
+        run = described(args)
+    folder = args.out or experiment.new_folder(run)
+    return folder, experiment.start(run, folder, quiet=args.json)
+
+
+def described(args: argparse.Namespace) -> "RunConfig":
+    """The run that the words tell of; where they tell nothing, cloning is trained beside it."""
+    default = args.task is None and args.agent is None
+    baselines = _names(args.baseline) or (["bc"] if default else [])
+    return composed(args, assignments(args.set), baselines, stop_on_divergence=not args.keep_going)
 
 
 def _names(words: list[str] | None) -> list[str]:

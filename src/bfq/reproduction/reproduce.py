@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,10 +141,19 @@ def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Do
 
 def share(made: Plan, bench: Bench) -> None:
     """Does the work that no other command is at, and leaves telling of it to the one that asked for all."""
-    for work in made.works:
-        if made.state(work, bench) != ELSEWHERE:
-            with suppress(Busy):
-                _filled(work, bench)
+    left = [work for work in made.works if made.state(work, bench) != ELSEWHERE]
+    while left:
+        before, left = left, [work for work in left if not _shared(work, bench)]
+        if left == before:
+            time.sleep(PATIENCE_S)
+
+
+def _shared(work: Work, bench: Bench) -> bool:
+    try:
+        _filled(work, bench)
+    except Busy:
+        return False
+    return True
 
 
 @dataclass

@@ -25,7 +25,7 @@ class Helper:
         settings = {**os.environ, **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")}
         settings["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self._process: Any = subprocess.Popen(
-            [sys.executable, "-m", "bfq.simulation.worker"],
+            [sys.executable, "-P", "-m", "bfq.simulation.worker"],  # no module of the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if silent else None,

@@ -120,8 +120,16 @@ def jsonable(values: npt.NDArray[Any]) -> list[float | None]:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Turns the first SIGTERM or Ctrl-C into a wish to stop; a second Ctrl-C stops at once."""
+    """Turns the first SIGTERM or Ctrl-C into a wish to stop; a second Ctrl-C stops at once.
+
+    A wish that nobody asked about before the end is sent again, to what was there before.
+    """
     received: list[int] = []
+    asked: list[int] = []
+
+    def wish() -> int:
+        asked[:] = received
+        return received[0] if received else 0
 
     def note(number: int, frame: object) -> None:
         if received and number == signal.SIGINT:
@@ -132,10 +140,12 @@ def stop_signals() -> Iterator[Callable[[], int]]:
     with contextlib.suppress(ValueError):  # only the main thread may set handlers
         previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: received[0] if received else 0
+        yield wish
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if received and not asked:
+        signal.raise_signal(received[0])
 
 
 class Stopped(Exception):
@@ -200,11 +210,10 @@ class Loop:
                 self._watch(metrics, step)
                 step += length
                 self._record(step, states, metrics, reporter)
-                number = stop()
-                if number or step == plan.steps or step % plan.checkpoint_every == 0:
+                if stop() or step == plan.steps or step % plan.checkpoint_every == 0:
                     self._save(step, states)
-                if number:
-                    raise Stopped(number, step)
+                    if number := stop():  # also what came during the save
+                        raise Stopped(number, step)
             return Outcome(states, self._clock)
         finally:
             self._lines.close()
