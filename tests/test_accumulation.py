@@ -1,5 +1,6 @@
 """Results that grow over several commands and machines: on files made up, so that nothing is trained."""
 
+import base64
 import json
 import os
 import re
@@ -12,8 +13,8 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.errors import BadInput, Busy
-from bfq.files import write_json
-from bfq.reproduction import merge, reproduce
+from bfq.files import read_json, write_json
+from bfq.reproduction import merge, readme, reproduce
 from bfq.reproduction.book import Book, alone
 from bfq.reproduction.plan import sources
 from bfq.reproduction.plan.experiments import EXPERIMENTS
@@ -36,7 +37,7 @@ from bfq.reproduction.work.bench import Bench, fingerprint
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 PEN = "pen-human-v1"  # its data is never here
 KINDS = {"local": "made here.", "rerolled": "rolled out here.", "published": "the published data."}
-PNG = b"\x89PNG made up"
+PNG = b"\x89PNG\r\n\x1a\n made up"
 
 
 def told(row, column, data, steps=1000, seeds=3, day=1, sha="a" * 64):
@@ -695,3 +696,207 @@ def test_other_experiments_are_not_merged(tmp_path):
         merge.merge(ours, [tmp_path / "nowhere"])
     assert (ours / "result.json").read_bytes() == before
     assert [path.name for path in ours.iterdir()] == ["result.json"]
+
+
+def test_a_lock_of_results_that_is_no_plain_file_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    results = tmp_path / "results"
+    results.mkdir()
+    for make in (lambda lock: lock.symlink_to("../precious"), os.mkfifo):
+        make(results / ".lock")
+        with pytest.raises(BadInput, match="not a plain file"), alone(results):
+            pass
+        assert (tmp_path / "precious").read_text() == "kept"
+        (results / ".lock").unlink()
+
+
+# Results that may be anybody's.
+
+
+@pytest.mark.parametrize("link", [True, False])
+@pytest.mark.parametrize("name", ["main", "toy"])
+def test_what_is_no_picture_is_not_taken(name, link, tmp_path):
+    """Neither by merging nor by drawing: a link may lead anywhere."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(PNG if link else b"secret")
+    told = {"run": "elsewhere/x", "versions": {}}
+    timed = Cell("energy distance", "bfq-1", "done", "", "", (Reading("energy distance", (1.0,)),), told)
+    first = cell(CHEETAH, "bfq") if name == "main" else timed
+    there = write(outcome(first, name=name), tmp_path / "there" / name)
+    file = file_of(first) if name == "main" else "toy.png"
+    if link:
+        (there / file).symlink_to("../../secret")
+    else:
+        (there / file).write_bytes(secret.read_bytes())
+    ours = tmp_path / "results" / name
+    assert len(merge.merge(ours, [there])) == 1
+    merge.merge(there)
+    encoded = base64.b64encode(secret.read_bytes()).decode()
+    for folder in (ours, there):
+        assert encoded not in (folder / "index.html").read_text()
+    assert not (ours / file).exists()
+
+
+def changed(path, change):
+    """A file of results in which something of the first cell is another."""
+    told = json.loads(path.read_text())
+    change(told["cells"][0])
+    path.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("main", {"agent": "newer_agent"}, "cell 0: unknown agent 'newer_agent'"),
+        ("eta", {"column": "five"}, "the column 'five' is no value of η"),
+        ("eta", {"column": "inf"}, "the column 'inf' is no value of η"),
+        ("eta", {"column": "nan"}, "the column 'nan' is no value of η"),
+        ("main", {"train_seconds": 1e30}, "has a number that is none of a score or a time"),
+        ("main", {"readings": [{"name": "N = 1", "values": [1e300]}]}, "has a number that is none"),
+        ("main", {"readings": [{"name": "N = 1", "values": [1.0], "scores": 5}]}, "'scores' cannot be a int"),
+        (
+            "main",
+            {"readings": [{"name": "N = 1", "values": [1.0], "scores": {"return": [1.0]}}]},
+            "for 3 memb",
+        ),
+        (
+            "main",
+            {"readings": [{"name": "N = 1", "values": [1.0], "scores": {"success": [0, 1, 2]}}]},
+            "is none",
+        ),
+        ("main", {"config": json.loads("[" * 50 + "]" * 50)}, "is nested too deeply"),
+    ],
+)
+def test_a_merge_that_is_refused_writes_nothing(name, change, sentence, tmp_path, monkeypatch, capsys):
+    column = "5" if name == "eta" else "bfq"
+    good = cell(CHEETAH, column)
+    good = replace(good, provenance={**good.provenance, "agent": "bfq"})
+    ours = write(outcome(good, name=name), tmp_path / "results" / name)
+    there = write(outcome(good, name=name), tmp_path / "there" / name)
+    changed(there / "result.json", lambda first: first.update(change, finished="2031"))
+    before = (ours / "result.json").read_bytes()
+    monkeypatch.setattr("sys.argv", ["merge", str(ours), str(there)])
+    assert merge.main() == 2
+    shown = capsys.readouterr().err
+    assert sentence in shown
+    assert shown.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in ours.iterdir()} == {"result.json": before}
+
+
+def test_what_cannot_be_drawn_replaces_no_numbers(tmp_path, monkeypatch):
+    ours = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    there = write(outcome(cell(CHEETAH, "bfq", (1.0, 2.0), day=2)), tmp_path / "there" / "main")
+    before = (ours / "result.json").read_bytes()
+    monkeypatch.setattr("bfq.reproduction.shown.figures.figures", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        merge.merge(ours, [there])
+    assert {path.name: path.read_bytes() for path in ours.iterdir()} == {"result.json": before}
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 19, "NaN", "Infinity"])
+def test_numbers_that_cannot_be_reckoned_with_are_refused(number, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(f'{{"a": [1, -2.5, 3e5, {10**18}], "b": {number}}}')
+    with pytest.raises(BadInput, match="is no number that can be used") as trouble:
+        read_json(path)
+    assert len(str(trouble.value)) < 200 + len(str(path))
+    path.write_text(path.read_text().replace(number, "0"))
+    assert read_json(path) == {"a": [1, -2.5, 3e5, 10**18], "b": 0}
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x" * 300, "a\0b", "\x1b[2J", "../../../x", "²"])
+@pytest.mark.parametrize("field", ["row", "column", "why", "unit", "run", "name", "command"])
+def test_odd_words_are_shown_or_refused_in_a_sentence(field, text, tmp_path, monkeypatch, capsys):
+    there = write(outcome(cell(CHEETAH, "bfq"), cell(HOPPER, "bfq")), tmp_path / "there" / "main")
+    inside = (lambda first: first["readings"][0]) if field == "name" else (lambda first: first)
+    changed(there / "result.json", lambda first: inside(first).update({field: text, "finished": text}))
+    monkeypatch.setattr("bfq.reproduction.shown.figures.figures", lambda *_: [])  # seconds each
+    monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "results" / "main"), str(there)])
+    assert merge.main() == 0
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+    (tmp_path / "README.md").write_text("<!-- results/main -->\n<!-- end -->\n")
+    monkeypatch.setattr("sys.argv", ["readme", str(tmp_path / "README.md")])
+    assert readme.main() == 0
+
+
+def test_words_that_no_figure_knows_are_drawn(tmp_path):
+    """Lone halves of letters, and numbers of steps that are none."""
+    odd = [replace(cell(CHEETAH, "bfq"), unit="\ud800"), cell("\ud800", "bfq"), cell(HOPPER, "bfq-²")]
+    odd = [replace(each, provenance={**each.provenance, "agent": "bfq"}) for each in odd]
+    assert figures(outcome(*odd), tmp_path)
+    told = {"run": "runs/x", "versions": {}}
+    columns = ("fql-²", "fql-0", f"fql-{'9' * 400}", "fql-5")
+    timed = [Cell("frequency", c, "done", "", "Hz", (Reading("Hz", (9.0,)),), told) for c in columns]
+    assert [each.file for each in figures(outcome(*timed, name="efficiency"), tmp_path)] == ["frequency.png"]
+
+
+def test_names_of_candidates_that_are_no_numbers_have_their_place():
+    names = ("N = 50", "N = 7", "N = ²", f"N = {'9' * 5000}")
+    made = cell(CHEETAH, "bfq")
+    readings = tuple(replace(made.readings[0], name=name) for name in names)
+    assert "N = ²" in markdown(outcome(replace(made, readings=readings)))
+
+
+def test_a_source_that_tells_more_is_read(tmp_path):
+    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    changed(folder / "result.json", lambda first: first["source"].update(more=1))
+    told = json.loads((folder / "result.json").read_text())
+    told["sources"][0]["more"] = 1
+    (folder / "result.json").write_text(json.dumps(told))
+    (source,) = read_outcome(folder).sources_of(CHEETAH)
+    assert source.kind == "local"
+    merge.merge(folder)
+
+
+def test_a_reading_without_its_protocol_has_a_block(tmp_path):
+    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
+    changed(folder / "result.json", lambda first: (first["readings"][0].pop("protocol"), first.pop("steps"),
+                                                   first.pop("members")))  # fmt: skip
+    assert "over 3 seeds, last checkpoint, trained" in block(tmp_path, "results/main")
+
+
+INJECTED = "x` | <img src=x onerror=alert(1)> ` <!-- end --> [a](javascript:b) \n\n# y"
+
+
+def plain_text(text):
+    """Markdown without what is escaped, and without what stands between backticks."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"\\.", "", text))
+
+
+@pytest.mark.parametrize(
+    "field", ["command", "device", "unit", "precision", "row", "empty", "name", "column", "kind", "why"]
+)
+def test_words_of_results_stay_words(field, tmp_path):
+    """In table.md and in the README, where anybody's words could be a page's."""
+    changes = {
+        "unit": lambda first: first.update(unit=INJECTED),
+        "precision": lambda first: first.update(precision=INJECTED),
+        "row": lambda first: first.update(row=INJECTED),
+        "column": lambda first: first.update(column=INJECTED),
+        "name": lambda first: [
+            each.update(name=f"{k}{INJECTED}") for k, each in enumerate(first["readings"])
+        ],
+        "kind": lambda first: first["source"].update(kind=INJECTED),
+        "empty": lambda first: first.update(row=INJECTED, readings=[]),
+        "why": lambda first: first.update(why=INJECTED, readings=[], state="failed"),
+    }
+    made = [cell(row, column, data="" if column == "bfq" else "rerolled/hopper-medium")
+            for row in (CHEETAH, HOPPER) for column in ("bfq", "dql")]  # fmt: skip
+    made = [replace(each, readings=each.readings * 2) for each in made]
+    given = outcome(*made, command=INJECTED if field == "command" else "bfq reproduce main")
+    if field == "device":
+        told = {"run": "runs/x", "versions": {}, "device": INJECTED}
+        reading = (Reading("Hz", (9.0,)),)
+        given = outcome(Cell("frequency", "fql-1", "done", "", "Hz", reading, told), name="efficiency")
+    folder = write(given, tmp_path / "results" / given.experiment.name)
+    changed(folder / "result.json", changes.get(field, lambda first: None))
+    readme_text = block(tmp_path, f"results/{given.experiment.name}")
+    assert "<!-- end -->" not in readme_text
+    shown = plain_text(readme_text).replace("<sub>", "").replace("</sub>", "")
+    table = plain_text(markdown(read_outcome(folder)))
+    for text in (shown, table):
+        assert not re.search(r"[<>`]|\]\(java|^# y", text, re.MULTILINE)
+    parts = [part for text in (readme_text, markdown(read_outcome(folder))) for part in text.split("\n\n")]
+    for part in (part for part in parts if part.startswith("|")):
+        counts = {re.sub(r"\\.", "", line).count("|") for line in part.splitlines()}
+        assert len(counts) == 1  # a table has as many cells as heads

@@ -1,5 +1,6 @@
 """The command line as a user meets it."""
 
+import errno
 import json
 import os
 import subprocess
@@ -423,3 +424,84 @@ def test_python_in_a_few_lines(tmp_path):
     assert bfq.evaluate(result.folder, episodes=1)["scores"]["return"] == result.scores["return"]
     with pytest.raises(bfq.BadInput, match="unknown evaluation setting"):
         bfq.evaluate(result.folder, episode=1)
+
+
+def test_a_diverged_member_has_null_for_scores(tmp_path, capsys):
+    words = ["train", "--task", "pendulum-mixed", "--agent", "bc", *SHORT, "--set", "learning_rate=1e30"]
+    assert main([*words, "--keep-going", "--out", str(tmp_path / "nan")]) == 0
+    capsys.readouterr()
+    words = ["evaluate", str(tmp_path / "nan"), "--episodes", "1", "--out", str(tmp_path / "s.json")]
+    assert main([*words, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["return"] == [None, None]
+    assert json.loads((tmp_path / "s.json").read_text())["scores"] == scores
+    assert main(words) == 0  # and as a table
+    capsys.readouterr()
+
+
+LONG = "n" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--out", LONG], ["train", "--task", f"{LONG}.npz"], ["train", "--task", LONG],
+        ["train", "--resume", "--out", LONG], ["train", "--config", LONG], ["evaluate", LONG],
+        ["report", LONG], ["report", "--out", LONG], ["export", LONG], ["data", "inspect", LONG],
+        ["data", "import", f"{LONG}.npz", "--as", "mine"], ["data", "import", "mine.npz", "--as", LONG],
+        ["reproduce", "toy", "--out", LONG],
+    ],
+)  # fmt: skip
+def test_names_that_are_too_long_are_refused_in_a_sentence(words, log, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("bfq: ")
+    assert told.count("\n") == 1
+    assert os.listdir(tmp_path) == ["mine.npz"]
+
+
+def test_links_in_a_circle_are_refused_in_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a").symlink_to("a")
+    monkeypatch.setattr("bfq.cli.doctor.run", lambda _: (tmp_path / "a").read_text())
+    assert main(["doctor"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("bfq: ")
+    assert "cannot name a file" in told
+    assert told.count("\n") == 1
+
+
+def test_other_troubles_of_the_system_are_not_hidden(monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, "Input/output error", "a")
+
+    monkeypatch.setattr("bfq.cli.doctor.run", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        main(["doctor"])
+
+
+def test_damaged_reward_transforms_are_refused_in_a_sentence(finished, tmp_path, capsys):
+    content = json.loads((finished / "config.json").read_text())
+    told = content["transforms"]["reward"]
+    for changes in (
+        {"scale": "a"}, {"scale": None}, {"scale": True}, {"shift": [1.0]}, {"shift": 1e300},
+        {"scale": -1e39},
+    ):  # fmt: skip
+        changed = {**content["transforms"], "reward": {**told, **changes}}
+        (tmp_path / "config.json").write_text(json.dumps({**content, "transforms": changed}))
+        assert main(["evaluate", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert "scale and shift" in said
+        assert said.count("\n") == 1
+
+
+def test_a_link_in_place_of_the_lock_is_refused_and_its_target_kept(finished, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "run" / ".lock").unlink()
+    (tmp_path / "run" / ".lock").symlink_to("../precious")
+    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 2
+    assert "not a plain file" in capsys.readouterr().err
+    assert (tmp_path / "precious").read_text() == "kept"

@@ -10,7 +10,7 @@ from bfq.data.catalog import PAPER, TASKS
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
-from bfq.settings import compose, limited
+from bfq.settings import checked, compose, limited
 
 AGENTS = agent_names()
 
@@ -289,3 +289,13 @@ def test_a_simulator_brings_its_own_limit_of_episodes():
         limited(compose("pendulum-mixed"), 7)
     with pytest.raises(BadInput, match="at least 1"):
         limited(own, 0)
+
+
+@pytest.mark.parametrize(
+    "varied", [{"eta": 0}, {"eta": [0.5]}, {"eta": {}}, {"eta": None}, {"eta": [0, "a"]}]
+)
+def test_varied_hyperparameters_that_were_read_are_lists_of_several_values(varied):
+    run = compose("pendulum-mixed", "bfq", values={"eta": [0.5, 1.0]})
+    assert checked(run).varied == {"eta": [0.5, 1.0]}
+    with pytest.raises(BadInput, match="eta"):
+        checked(dataclasses.replace(run, varied=varied))

@@ -276,12 +276,11 @@ def test_members_group_by_overrides_in_any_order(make_run: Write) -> None:
     assert [group.label for group in groups] == ["a=1, b=2", "a=3, b=2"]
 
 
-def test_numbers_that_are_not_finite_are_absent(make_run: Write) -> None:
+def test_seeds_without_a_score_are_absent(make_run: Write) -> None:
     folder = make_run(with_baseline=False)
     path = folder / "result.json"
     told = json.loads(path.read_text())
-    told["scores"]["return"][1] = None
-    told["scores"]["normalized"][1] = float("nan")
+    told["scores"]["return"][1] = told["scores"]["normalized"][1] = None
     path.write_text(json.dumps(told))
     run = read_run(folder)
     assert len(run.scored("normalized", run.groups[0])) == 5
@@ -316,6 +315,10 @@ def test_missing_folder_and_missing_metrics(make_run: Write, tmp_path: Path) -> 
     [
         ("result.json", "{", "not readable JSON"),
         ("result.json", "[" * 100_000, "not readable JSON"),
+        ("result.json", '{"steps": NaN}', "not readable JSON: NaN is no number that can be used"),
+        ("result.json", '{"steps": 1e999}', "not readable JSON: 1e999 is no number that can be used"),
+        ("result.json", f'{{"steps": 1{"0" * 400}}}', "not readable JSON: 1000000000000000000… is no number"),
+        ("metrics.jsonl", '{"step": 1, "kind": "train", "metrics": {"q": [-Infinity]}}', "-Infinity is no"),
         ("result.json", "[]", "expected an object"),
         ("result.json", "{}", "lacks 'task'"),
         ("metrics.jsonl", '{"step": 1', "line 1 is not readable JSON"),

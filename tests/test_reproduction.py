@@ -23,6 +23,7 @@ from bfq.reporting.html import Drawn
 from bfq.reporting.published import TABLES
 from bfq.reporting.runs import Row, read_run
 from bfq.reproduction import reproduce
+from bfq.reproduction.merge import main as merge_main
 from bfq.reproduction.merge import merge
 from bfq.reproduction.plan import sources
 from bfq.reproduction.plan.experiments import EXPERIMENTS, QUICK, Column
@@ -46,6 +47,7 @@ from bfq.training.toy_methods import METHODS, PAPER
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
 MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-mixed,pen-human-v1"]
 RESULTS = Path(__file__).parents[1] / "results"
+PNG = b"\x89PNG\r\n\x1a\n made up"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -209,8 +211,8 @@ def test_results_do_not_choose_what_is_read_nor_where_is_written(finished, tmp_p
     assert before == {
         path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if results.name not in str(path)
     }
-    (results / "kept.png").write_bytes(b"kept")
-    assert strips.frames(cell["run"], results / "kept.png") == b"kept"
+    (results / "kept.png").write_bytes(PNG)
+    assert strips.frames(cell["run"], results / "kept.png") == PNG
 
 
 def test_the_checkerboards_picture_is_that_of_a_run_of_this_project(tmp_path, monkeypatch):
@@ -226,13 +228,33 @@ def test_the_checkerboards_picture_is_that_of_a_run_of_this_project(tmp_path, mo
 
 def test_the_checkerboards_caption_says_whose_picture_it_is(tmp_path):
     (tmp_path / "toy").mkdir()
-    (tmp_path / "toy" / "toy.png").write_bytes(b"x")
+    (tmp_path / "toy" / "toy.png").write_bytes(PNG)
     kept = {"run": "elsewhere/x", "versions": {}, "settings": {"seeds": [3, 4]}}
     reading = (Reading("energy distance", (1.0, 2.0)),)
     made = Outcome(EXPERIMENTS["toy"], (), (Cell("energy distance", "bfq-1", "done", "", "", reading, kept),))
     (drawn,) = figures(made, tmp_path)
     assert drawn.title == "Samples"
     assert drawn.caption.endswith("The picture is of seed 3, the table has means over seeds.")
+
+
+@pytest.mark.parametrize("row", ["{place}/escaped", "../../escaped", "scores", "escaped"])
+def test_no_row_of_times_names_a_file(row, tmp_path, capsys, monkeypatch):
+    kept = {"run": "runs/x", "versions": {}}
+    cells = [Cell("frequency", f"fql-{k}", "done", "", "Hz", (Reading("Hz", (9.0,)),), kept) for k in (1, 5)]
+    made = Outcome(EXPERIMENTS["efficiency"], (), tuple(cells))
+    write_numbers(called(made, "bfq reproduce efficiency", 1.0), tmp_path / "results")
+    told = (tmp_path / "results/efficiency/result.json").read_text()
+    named = json.dumps(row.format(place=tmp_path))
+    (tmp_path / "results/efficiency/result.json").write_text(told.replace('"frequency"', named))
+    monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "results/efficiency")])
+    assert merge_main() == 0
+    assert not list(tmp_path.rglob("*.png"))
+
+
+@pytest.mark.parametrize("file", ["../escaped.png", "/tmp/escaped.png", "a/b.png", "", ".."])
+def test_a_picture_outside_of_the_results_is_refused(file):
+    with pytest.raises(BadInput, match="it would lie outside of the results"):
+        written.check_names(["scores.png", file])
 
 
 def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monkeypatch):
@@ -782,6 +804,25 @@ def test_what_another_command_measures_or_trains_is_left_to_it(
     assert counted == [*before, after]
     assert capsys.readouterr().err.count(f"at work in {folder}. It is looked at again in the end.") == 1
     assert {cell["state"] for cell in result(Path(), f"{name}-quick")["cells"]} == {"done"}
+
+
+@pytest.mark.parametrize("damage", [{"normalized": [1.0]}, {"return": ["x", 1.0]}, {"normalized": "many"},
+                                    {"return": [[1.0], 2.0]}, []])  # fmt: skip
+def test_a_damaged_evaluation_fails_its_cell_alone(damage, finished, tmp_path, monkeypatch, capsys):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    path, *_ = Path("runs").glob("*-bfq-*/evaluations/*.json")
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "scores": {**told["scores"], **damage} if damage else damage}))
+    shutil.rmtree("results")  # where numbers would stand in the place of a failure
+    assert main(MAIN) == 1
+    shown = capsys.readouterr().err
+    assert f"pendulum-mixed, bfq failed: {path}" in shown
+    assert "Traceback" not in shown
+    states = {
+        cell["column"]: cell["state"] for cell in result(tmp_path)["cells"] if cell["state"] != "unfilled"
+    }
+    assert states == {"bc": "done", "bfq": "failed"}
 
 
 TOY_RECORD = {"settings": {"epochs": 2, "batches": 1}, "versions": {}, "train_seconds": {}}

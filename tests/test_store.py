@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bfq.data import store
+from bfq.data import sources, store
 from bfq.data.dataset import Dataset
 from bfq.data.places import dataset_folder, home
 from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarise
-from bfq.errors import BadInput, DiskTrouble
+from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import read_json
 
 
@@ -230,3 +230,86 @@ def test_pages_that_were_read_are_given_back(tmp_path):
 def _resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * mmap.PAGESIZE
+
+
+def test_nobody_writes_into_a_dataset_that_is_being_finished(tmp_path, monkeypatch):
+    """Another writer that comes between the last bytes and the renaming is told to wait."""
+    real, met = os.replace, []
+
+    def late(source, target):
+        if Path(target) == tmp_path / "set":
+            with (
+                pytest.raises(Busy, match="another process is writing"),
+                store.Writer(tmp_path / "set", {"a": 1}),
+            ):
+                pass
+            met.append(target)
+        real(source, target)
+
+    with store.Writer(tmp_path / "set", {"a": 1}) as writer:
+        writer.append(piece(8))
+        monkeypatch.setattr(os, "replace", late)
+        assert writer.finish("piece", "dice").sha256 == piece(8).sha256
+    assert len(met) == 1
+    assert ".lock" not in os.listdir(tmp_path / "set")
+    assert os.listdir(tmp_path) == ["set"]
+
+
+@pytest.mark.parametrize("moment", ["before the lock", "before its opening"])
+def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(tmp_path, monkeypatch, moment):
+    real = store.locked
+
+    def late(part, refusal):
+        monkeypatch.setattr(store, "locked", real)
+        if moment == "before the lock":
+            store.save(piece(8), tmp_path / "other")
+            os.replace(tmp_path / "other", tmp_path / "set")
+        else:
+            store.save(piece(8), tmp_path / "set")  # which takes the folder of the pieces along
+        return real(part, refusal)
+
+    monkeypatch.setattr(store, "locked", late)
+    with pytest.raises(Busy, match="another process"), store.Writer(tmp_path / "set"):
+        pass
+    assert store.load(tmp_path / "set").sha256 == piece(8).sha256
+    assert os.listdir(tmp_path) == ["set"]
+
+
+def test_a_writer_that_has_finished_leaves_the_next_one_alone(tmp_path):
+    with store.Writer(tmp_path / "set") as first:
+        first.append(piece(8))
+        first.finish("piece", "dice")
+        second = store.Writer(tmp_path / "set", replace=True)
+        second.__enter__()
+        second.append(piece(4))
+    assert len(second.finish("piece", "dice")) == 4
+    second.__exit__()
+
+
+def test_a_taken_name_is_refused_before_anything_is_written(tmp_path):
+    store.save(piece(8), tmp_path / "set")
+    with pytest.raises(BadInput, match="already"), store.Writer(tmp_path / "set"):
+        pass
+    assert os.listdir(tmp_path) == ["set"]
+
+
+def test_data_that_another_process_was_quicker_to_make_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path))
+    name = "local/hopper-random"
+
+    def quicker(*_):
+        store.save(piece(8), dataset_folder(name))
+        raise Busy("another process has just written it.")
+
+    monkeypatch.setattr(sources, "make", quicker)
+    assert sources.load_dataset(name).sha256 == piece(8).sha256
+
+
+def test_data_that_another_process_is_making_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path))
+    name = "local/hopper-random"
+    with (
+        store.Writer(dataset_folder(name), {"a": 1}),
+        pytest.raises(Busy, match="another process is writing"),
+    ):
+        sources.load_dataset(name)

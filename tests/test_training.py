@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import bfq
+from bfq import files
 from bfq.cli.main import build_parser
 from bfq.cli.train import described as asked
-from bfq.errors import BadInput, DiskTrouble
-from bfq.experiment import complete, start
+from bfq.errors import BadInput, Busy, DiskTrouble
+from bfq.experiment import _last_scores, complete, start
 from bfq.files import locked, write_json
 from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
@@ -475,3 +476,89 @@ def test_wandb_is_used_only_when_asked_for(tmp_path, monkeypatch):
         trackers.open_trackers(["wandb"], tmp_path, {})
     with pytest.raises(BadInput, match="did you mean 'tensorboard'"):
         trackers.open_trackers(["tensorbord"], tmp_path, {})
+
+
+def _linked(lock: Path) -> None:
+    lock.symlink_to("../precious")
+
+
+NO_LOCKS = {"a link": _linked, "a pipe": os.mkfifo, "a folder": Path.mkdir}
+
+
+@pytest.mark.parametrize("kind", NO_LOCKS)
+def test_a_lock_that_is_no_plain_file_is_refused_and_left_alone(tmp_path, kind):
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "run").mkdir()
+    NO_LOCKS[kind](tmp_path / "run" / ".lock")
+    with pytest.raises(BadInput, match="not a plain file"), locked(tmp_path / "run"):
+        pass
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_lock_is_opened_without_emptying_it(tmp_path):
+    (tmp_path / ".lock").write_text("kept")
+    with locked(tmp_path):
+        assert (tmp_path / ".lock").read_text() == "kept"
+
+
+def test_a_lock_that_was_taken_away_holds_nothing(tmp_path, monkeypatch):
+    """Its holder moved the folder away between the opening and the locking of another."""
+    real = files.fcntl.flock
+
+    def late(file, how):
+        (tmp_path / ".lock").unlink()
+        real(file, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with pytest.raises(Busy, match="another process"), locked(tmp_path):
+        pass
+
+
+GOOD = {
+    "metrics_bytes": 5,
+    "means": {"count": 2, "sums": {"loss": [1.5, None]}},
+    "clock": {"train_seconds": 1.0, "steps": 20},
+}
+
+
+def test_what_goes_with_a_checkpoint_is_read_back(tmp_path):
+    save_checkpoint(tmp_path, 20, tree(), GOOD, keep=2)
+    assert read_checkpoint(folders(tmp_path)[0], jax.eval_shape(tree)).extra == GOOD
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics_bytes": None}, {"metrics_bytes": -1}, {"metrics_bytes": True}, {"metrics_bytes": 1.5},
+        {"means": []}, {"means": {}}, {"means": {"count": "2", "sums": {}}},
+        {"means": {"count": 2, "sums": 3}},
+        {"means": {"count": 21, "sums": {}}}, {"means": {"count": 2, "sums": {"loss": 1.0}}},
+        {"means": {"count": 2, "sums": {"loss": [1.0]}}}, {"means": {"count": 2, "sums": {"loss": ["a", 1]}}},
+        {"clock": None}, {"clock": {}}, {"clock": {"train_seconds": "1", "steps": 20}},
+        {"clock": {"train_seconds": 1.0, "steps": 0}}, {"clock": {"train_seconds": 1.0, "steps": []}},
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_does_not_tell_where_the_run_stood_is_damaged(tmp_path, changes):
+    """Its hash is right: somebody wrote it so."""
+    save_checkpoint(tmp_path, 10, tree(10), {}, keep=2)
+    save_checkpoint(tmp_path, 20, tree(20), {**GOOD, **changes}, keep=2)
+    said = []
+    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append).step == 10
+    assert "where the run stood" in said[0]
+
+
+def test_a_note_with_holes_is_damaged(tmp_path):
+    for name in GOOD:
+        save_checkpoint(tmp_path, 20, tree(), {k: v for k, v in GOOD.items() if k != name}, keep=2)
+        with pytest.raises(BadInput, match="where the run stood"):
+            read_checkpoint(folders(tmp_path)[0], jax.eval_shape(tree))
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, "[1]", '{"kind": "evaluation", "metrics": 5}',
+             '{"kind": "evaluation", "metrics": {"return": [NaN]}}'],
+)  # fmt: skip
+def test_damaged_metrics_are_said_in_a_sentence(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(BadInput, match="metrics.jsonl is damaged"):
+        _last_scores(tmp_path)

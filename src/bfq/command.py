@@ -1,6 +1,7 @@
 """How every command ends: what cannot be used is told in one sentence, with an exit code and no traceback."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -8,6 +9,7 @@ from typing import Any, NoReturn
 from bfq.errors import BadInput, DiskTrouble
 
 TOO_LARGE = "RESOURCE_EXHAUSTED"  # how XLA's message begins where memory is short
+NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # what is wrong with a name, wherever it is first looked at
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,6 +38,10 @@ def exit_code(work: Callable[[], int | None]) -> int:
         return _told(str(trouble), 2)
     except DiskTrouble as trouble:
         return _told(str(trouble), 1)
+    except OSError as trouble:
+        if trouble.errno not in NO_NAMES:
+            raise
+        return _told(f"{_short(str(trouble.filename))} cannot name a file: {trouble.strerror}.", 2)
     except MemoryError as trouble:
         return _too_large(trouble)
     except RuntimeError as trouble:  # XLA's own kind, which is not imported for this alone
@@ -47,6 +53,11 @@ def exit_code(work: Callable[[], int | None]) -> int:
 def _too_large(trouble: BaseException) -> int:
     what = " ".join(str(trouble).split())[:200]
     return _told(f"the memory is too small for this: fewer members, smaller batches or networks ({what}).", 1)
+
+
+def _short(name: str, most: int = 80) -> str:
+    """The name, or its beginning if it is too long to be read."""
+    return name if len(name) <= most else f"{name[:most]}…"
 
 
 def _told(sentence: str, code: int) -> int:

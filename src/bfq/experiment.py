@@ -1,7 +1,6 @@
 """A run from data to report: what `bfq train` and `bfq.train` do."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,16 @@ from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
-from bfq.files import check_place, locked, make_folder, read_json, write_bytes, write_json
+from bfq.files import (
+    check_place,
+    check_regular,
+    json_of,
+    locked,
+    make_folder,
+    read_json,
+    write_bytes,
+    write_json,
+)
 from bfq.provenance import versions
 from bfq.settings import FORMAT, RunConfig, baseline_of, check_precision, checked, command, reference_of
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
@@ -134,10 +142,11 @@ def transforms_of(kept: dict[str, Any]) -> Transforms:
             "observation_mean", "observation_std", "action_low", "action_high")}  # fmt: skip
         if not _in_pairs(*arrays.values()):
             raise ValueError("its lists do not agree")
-        return Transforms(
-            **arrays, reward=RewardTransform(**told["reward"]), observations=told["observations"]
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        reward = RewardTransform(**told["reward"])
+        if not (_is_float32(reward.scale) and _is_float32(reward.shift)):
+            raise ValueError("the scale and shift of rewards must be finite numbers")
+        return Transforms(**arrays, reward=reward, observations=told["observations"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"the run's config.json keeps no usable transforms: {error!r}.") from error
 
 
@@ -145,6 +154,12 @@ def _in_pairs(mean: Any, std: Any, low: Any, high: Any) -> bool:
     """Whether four arrays are finite lists of which the first two and the last two are of one length."""
     whole = all(each.ndim == 1 and len(each) and np.isfinite(each).all() for each in (mean, std, low, high))
     return whole and len(mean) == len(std) and len(low) == len(high) and bool((std > 0).all())
+
+
+def _is_float32(value: Any) -> bool:
+    """Whether it is a number that stays finite in float32; yes and no are none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and bool(abs(value) <= float(np.finfo(np.float32).max))
 
 
 def told_transforms(transforms: Transforms) -> dict[str, Any]:
@@ -355,11 +370,10 @@ def _result(
 def _last_scores(folder: Path) -> dict[str, Any] | None:
     """The scores of the last checkpoint, from the evaluation that closed the run."""
     path = folder / "metrics.jsonl"
+    check_regular(path)
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        evaluations = [row["metrics"] for row in rows if row["kind"] == "evaluation"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        rows = [json_of(line) for line in path.read_text().splitlines()]
+        evaluations = [{"normalized": None, **row["metrics"]} for row in rows if row["kind"] == "evaluation"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(f"{path} is damaged, so the scores are lost: {error!r}.") from error
-    if not evaluations:
-        return None
-    return {"normalized": None, **evaluations[-1]}
+    return evaluations[-1] if evaluations else None

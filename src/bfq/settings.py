@@ -209,7 +209,10 @@ def checked(run: RunConfig) -> RunConfig:
     config = configure(agent, run.config)
     if set(run.config) != set(dataclasses.asdict(agent.config())):
         raise BadInput(f"the hyperparameters are not those of {agent.name}.")
-    _check_varied(agent, config, _split(agent, run.varied)[1])
+    single, varied = _split(agent, run.varied)
+    if single:  # it would stand among the hyperparameters
+        raise BadInput(f"the varied hyperparameters are lists of several values, but {min(single)} is none.")
+    _check_varied(agent, config, varied)
     for name, least in (("chunk", 1), ("episode_steps", 1)):
         _at_least(least, name, getattr(run, name))
     if not isinstance(run.task, str) or not isinstance(run.simulator, str | None):

@@ -54,14 +54,27 @@ def run(args: argparse.Namespace) -> int:
 
         found = evaluate(args.folder, **asked)
     if args.out:
-        write_json(args.out, found)
+        write_json(args.out, _as_json(found))
     if args.json:
-        show_json(found)
+        show_json(_as_json(found))
         return 0
     _show(found)
     if args.video:
         print(f"video                {args.video}")
     return 0
+
+
+def _as_json(found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, with null for the scores of a member that diverged: JSON has no NaN."""
+    import numpy as np
+
+    from bfq.training.loop import jsonable
+
+    scores = {
+        name: None if values is None else jsonable(np.asarray(values))
+        for name, values in found["scores"].items()
+    }
+    return {**found, "scores": scores}
 
 
 def _show(found: dict[str, Any]) -> None:

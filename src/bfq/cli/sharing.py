@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bfq.errors import BadInput
 from bfq.files import make_folder
+from bfq.simulation.crew import same_modules
 
 PATIENCE_S = 10.0  # between two wishes that a process may stop
 
@@ -47,8 +48,6 @@ def helped(
 
 
 def _helper(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-    # The same bfq as this one, and no module that happens to lie in the current folder.
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         with log.open("xb") as file:
             return subprocess.Popen(
@@ -56,7 +55,7 @@ def _helper(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
-                env=settings,
+                env=same_modules(),  # the same bfq as this one
                 start_new_session=True,  # Ctrl-C is for the first, which tells the others
             )
     except OSError as error:

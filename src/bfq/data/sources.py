@@ -36,7 +36,7 @@ def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
     if is_kept(word):
         return store.load(dataset_folder(word))
     if word in COOKS:
-        return make_here(recipe_for(word), bar)
+        return _made_or_found(word, bar)
     if word in TASKS:
         other = instead(word)
         raise BadInput(f"the data of {word} is not here: {remedy(word)}{f' {other}' if other else ''}")
@@ -44,6 +44,16 @@ def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
     if path.suffix or path.exists():
         return read_any(path)
     raise unknown("task or file", word, [*TASKS, *kept()])
+
+
+def _made_or_found(name: str, bar: Bar) -> Dataset:
+    """The data made here, unless another process has just done so; Busy while one is at it."""
+    try:
+        return make_here(recipe_for(name), bar)
+    except BadInput:
+        if not is_kept(name):
+            raise
+        return store.load(dataset_folder(name))
 
 
 def make_here(

@@ -11,9 +11,10 @@ A row is one piece of the disk, because drawing a batch reads rows in any order.
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
 from bfq.data.summary import Summariser, Summary
-from bfq.errors import BadInput, DiskTrouble
+from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
 
 FORMAT = 1
@@ -117,16 +118,11 @@ class Writer:
         self._journal = self._part / "journal.json"
         self._state: dict[str, Any] = {}
         self._summariser: Summariser | None = None
-        self._lock, self._replace = ExitStack(), replace
+        self._lock, self._replace, self._moved = ExitStack(), replace, False
 
     def __enter__(self) -> "Writer":
         self._check_place()
-        with _disk(self._part):
-            self._part.mkdir(parents=True, exist_ok=True)
-        self._lock.enter_context(locked(self._part, "another process is writing {folder}: wait for it."))
-        if exists(self._folder) and not self._replace:
-            self._lock.close()
-            raise BadInput(f"there is a dataset in {self._folder} already: remove it first.")
+        self._hold()
         with _disk(self._part):
             self._state = self._held() or {"pieces": {}, "rows": 0, "columns": {}}
             self._summariser = None if self.rows else Summariser()
@@ -136,12 +132,38 @@ class Writer:
         return self
 
     def __exit__(self, *trouble: object) -> None:
+        if self._recipe or self._moved:
+            self._lock.close()
+        else:  # nobody can go on with it
+            self._discard()
+
+    def _hold(self) -> None:
+        """Makes the folder of the pieces and keeps others off; they may move it away or finish before us."""
+        with _disk(self._part):
+            self._part.mkdir(parents=True, exist_ok=True)
+        refusal = "another process is writing {folder}: wait for it."
+        try:
+            self._lock.enter_context(locked(self._part, refusal))
+        except BadInput as error:
+            if self._part.exists():
+                raise
+            raise Busy(refusal.format(folder=self._part)) from error
+        if exists(self._folder) and not self._replace:
+            self._discard()
+            raise Busy(f"another process has just written {self._folder}.")
+
+    def _discard(self) -> None:
+        """Removes the pieces: under another name, since the next writer may come as soon as the lock goes."""
+        gone = self._part.with_name(f".{secrets.token_hex(8)}.gone")
+        with suppress(OSError):
+            os.replace(self._part, gone)
         self._lock.close()
-        if not self._recipe:  # nobody can go on with it
-            shutil.rmtree(self._part, ignore_errors=True)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def _check_place(self) -> None:
-        """Refuses a name that holds other datasets or lies inside one: replacing it would take them along."""
+        """Refuses a name that is taken, holds other datasets or lies in one: replacing it would take them."""
+        if exists(self._folder) and not self._replace:
+            raise BadInput(f"there is a dataset in {self._folder} already: remove it first.")
         if self._folder.is_dir() and not exists(self._folder) and any(self._folder.iterdir()):
             raise BadInput(f"{self._folder} is a folder of other datasets: choose another name.")
         for above in self._folder.parents:
@@ -232,13 +254,14 @@ class Writer:
             summary = self._summary()
             np.save(self._part / "returns.npy", summary.episode_returns)
             write_json(self._part / CARD, {**card, "summary": _told(summary)})
-            for file in (self._journal, self._part / ".lock"):
-                file.unlink()
+            self._journal.unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             before = self._folder.with_name(f".{self._folder.name}.before")
             if self._folder.exists():  # a moment without either is the shortest that renaming allows
                 os.replace(self._folder, before)
             os.replace(self._part, self._folder)
+            self._moved = True
+            (self._folder / ".lock").unlink(missing_ok=True)  # before, the pieces would be anybody's
             shutil.rmtree(before, ignore_errors=True)
         return load(self._folder)
 

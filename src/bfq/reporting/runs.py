@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.errors import BadInput
+from bfq.files import json_of
 
 Numbers = tuple[float | None, ...]  # one a member; None for what is not finite
 
@@ -189,7 +190,7 @@ def _read(folder: Path, baselines: tuple[Run, ...]) -> Run:
     told = {name: result[name] for name in RESULT}
     told["members"] = tuple(Member(m["seed"], m["overrides"]) for m in result["members"])
     told["scores"] = {
-        name: _numbers(values, count, f"{path}: scores: {name}")
+        name: numbers(values, count, f"{path}: scores: {name}")
         for name, values in (result["scores"] or {}).items()
         if values is not None
     }
@@ -207,7 +208,7 @@ def _rows(path: Path, count: int) -> tuple[Row, ...]:
 def _row(line: str, count: int, where: str) -> Row:
     row = _json(line, where)
     require(row, ROW, where)
-    metrics = {name: _numbers(v, count, f"{where}: {name}") for name, v in row["metrics"].items()}
+    metrics = {name: numbers(v, count, f"{where}: {name}") for name, v in row["metrics"].items()}
     return Row(row["step"], row["kind"], metrics)
 
 
@@ -222,7 +223,7 @@ def _text(path: Path) -> str:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return json_of(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{where} is not readable JSON: {error}.") from error
 
@@ -240,7 +241,8 @@ def require(value: Any, schema: dict[str, Any], where: str, inside: str = "") ->
             raise BadInput(f"{where}: {inside}{name!r} cannot be a {type(value[name]).__name__}.")
 
 
-def _numbers(values: Any, count: int, where: str) -> Numbers:
+def numbers(values: Any, count: int, where: str) -> Numbers:
+    """A list of numbers or nulls, one a member; refuses anything else."""
     if not isinstance(values, list) or not all(isinstance(value, MAYBE) for value in values):
         raise BadInput(f"{where} is not a list of numbers.")
     if len(values) != count:

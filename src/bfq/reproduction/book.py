@@ -1,15 +1,15 @@
 """Results that several commands write at once: each adds to what is there at that moment, one at a time."""
 
 import fcntl
-import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from bfq.errors import BadInput
+from bfq.files import in_place, open_lock
 from bfq.reproduction.plan.experiments import Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results.cells import Cell, Outcome
@@ -62,12 +62,11 @@ def alone(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _held(path: Path) -> IO[str]:
-    """The lock's file, held; one that its last holder has removed meanwhile keeps nobody off."""
+def _held(path: Path) -> IO[bytes]:
+    """The lock's file, held; another is made if its last holder has removed this one meanwhile."""
     while True:
-        file = path.open("w")
+        file = open_lock(path)
         fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
+        if in_place(file, path):
+            return file
         file.close()

@@ -23,8 +23,9 @@ from bfq.reproduction.results.stored import (
     renewed,
     results_of,
 )
+from bfq.reproduction.shown.kept_pictures import kept_picture
 from bfq.reproduction.shown.strips import file_of
-from bfq.reproduction.shown.written import write_numbers, write_pictures
+from bfq.reproduction.shown.written import drawn, write_drawn, write_numbers
 
 TOY = "toy.png"  # a picture that only its run can make, as the strips are
 
@@ -41,13 +42,14 @@ def merge(folder: Path, others: Sequence[Path] = ()) -> list[str]:
         for name, other in zip(others, found, strict=True):
             cells = newer(outcome, other)
             said += [_told(outcome, cell, name) for cell in cells if cell.readings]
-            for file, path in _pictures(cells, name).items():
-                write_bytes(folder / file, path.read_bytes())
+            for file, picture in _pictures(cells, name).items():
+                write_bytes(folder / file, picture)
             ours = renewed(outcome.calls, other.calls) if cells else outcome.calls
             calls = merged_calls(other.calls, ours)  # ours last: its command is the one that goes on
             outcome = replace(outcome.taken(cells, other.sources), calls=calls)
+        files = drawn(outcome, out)  # what cannot be drawn replaces no numbers
         write_numbers(outcome, out)
-        write_pictures(outcome, out)
+        write_drawn(outcome, out, files)
     return said
 
 
@@ -75,10 +77,10 @@ def _date(cell: Cell) -> str:
     return str(cell.provenance.get("finished", ""))
 
 
-def _pictures(cells: Sequence[Cell], folder: Path) -> dict[str, Path]:
-    """Where the pictures of some cells are, by their names."""
+def _pictures(cells: Sequence[Cell], folder: Path) -> dict[str, bytes]:
+    """The pictures of some cells, by their names."""
     names = [TOY, *(file_of(cell) for cell in cells if "run" in cell.provenance)] if cells else []
-    return {name: folder / name for name in names if (folder / name).is_file()}
+    return {name: picture for name in names if (picture := kept_picture(folder / name))}
 
 
 def _told(outcome: Outcome, cell: Cell, name: Path) -> str:
@@ -103,7 +105,13 @@ def main() -> int:
 def _tell(args: Namespace) -> None:
     folder, others = _folder(args.folder), [*map(_folder, args.others)]
     said = merge(folder, others)
-    print("\n".join(said or ["nothing new" if others else f"page {folder / 'index.html'}"]))
+    lines = said or ["nothing new" if others else f"page {folder / 'index.html'}"]
+    print("\n".join(map(_printable, lines)))
+
+
+def _printable(line: str) -> str:
+    """Without what no terminal should be told: the names of a cell may be anybody's."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def _table(outcome: Outcome) -> list[str]:
         line = [_name(outcome, cells), *(_score(outcome, cell) for cell in cells)]
         lines.append([*line, means.get(column, ABSENT)])
         for other in _others(outcome, cells):
-            lines.append([f"{escaped(column)}, {other}", *(_protocol(cell, other) for cell in cells), ""])
+            lines.append([escaped(f"{column}, {other}"), *(_protocol(cell, other) for cell in cells), ""])
     head = ["", *(_head(outcome, row) for row in rows), MEAN]
     return markdown_lines(head, lines) if means else markdown_lines(head[:-1], [x[:-1] for x in lines])
 
@@ -107,7 +107,8 @@ def _name(outcome: Outcome, cells: Sequence[Cell | None]) -> str:
     """A method; BFQ with its candidates, since these are varied beneath it."""
     column = next(cell.column for cell in cells if cell)
     name, *more = {cell.readings[0].name for cell in cells if cell and cell.readings}
-    return f"bfq, {name}" if column == "bfq" and not more else escaped(outcome.experiment.named(column))
+    plain = column == "bfq" and not more
+    return escaped(f"bfq, {name}" if plain else outcome.experiment.named(column))
 
 
 def _head(outcome: Outcome, row: str) -> str:
@@ -180,7 +181,12 @@ def _rivals(outcome: Outcome) -> str:
 def _made(outcome: Outcome) -> str:
     """The command, or how many there were."""
     first, *others = dict.fromkeys(call["command"] for call in outcome.calls)
-    return f"the {len(others) + 1} commands that it lists" if others else f"`{first}`"
+    return f"the {len(others) + 1} commands that it lists" if others else f"`{_quoted(first)}`"
+
+
+def _quoted(text: str) -> str:
+    """Anybody's words as they may stand between backticks: they end neither these nor the block."""
+    return " ".join("".join(letter for letter in text if letter not in "`<>").split())
 
 
 def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
@@ -191,17 +197,25 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     paper = f"; in brackets the paper's{noted}" if compared else ""
     if outcome.experiment.kind == "speed":
         devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
-        return f"mean ± standard deviation over robots, measured on {devices}{paper}"
+        return f"mean ± standard deviation over robots, measured on {escaped(devices)}{paper}"
     if outcome.experiment.kind == "toy":
         return f"mean ± standard deviation over {seeds}"
-    steps = ranged([cell.provenance["steps"] for cell in done], "update")
-    episodes = ranged([cell.readings[0].record["protocol"]["episodes"] for cell in done], "episode")
-    budget = f"{seeds}, {steps}, {episodes} a seed, last checkpoint{_precision(done)}"
+    budget = ", ".join((seeds, *_budget(done), f"last checkpoint{_precision(done)}"))
     found = together(outcome)
     over = (
         f"; {MEAN}: over {len(found.rows)} rows that these methods have" if found and _means(outcome) else ""
     )
-    return f"{outcome.units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
+    units = escaped(outcome.units)
+    return f"{units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
+
+
+def _budget(done: Sequence[Cell]) -> list[str]:
+    """Updates and episodes, as far as the cells tell them."""
+    steps = [told for cell in done if (told := cell.provenance.get("steps")) is not None]
+    records = [cell.readings[0].record for cell in done]
+    episodes = [record["protocol"]["episodes"] for record in records if "protocol" in record]
+    told = [ranged(steps, "update")] if steps else []
+    return [*told, f"{ranged(episodes, 'episode')} a seed"] if episodes else told
 
 
 def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
@@ -215,7 +229,7 @@ def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
         [
             "; bold: a task's highest of the scores in a method's first line",
             "; N: the same weights with that many candidates" if candidates else "",
-            *(f"; {name}: of the evaluations up to the last checkpoint's" for name in averages),
+            *(f"; {escaped(name)}: of the evaluations up to the last checkpoint's" for name in averages),
         ]
     )
 
@@ -224,13 +238,13 @@ def _precision(done: Sequence[Cell]) -> str:
     """What the products of training were of; results of old do not say."""
     found = dict.fromkeys(word for cell in done if (word := cell.provenance.get("precision")))
     whose = ", which is whose in `table.md`" if len(found) > 1 else ""
-    return f", trained with {' or '.join(found)} products{whose}" if found else ""
+    return f", trained with {escaped(' or '.join(found))} products{whose}" if found else ""
 
 
 def _gaps(outcome: Outcome) -> str:
     """What the table has not."""
     empty = [row for row in outcome.rows if not any(cell.ours for cell in outcome.of(row))]
-    return f" Not filled: {', '.join(empty)}." if empty else ""
+    return f" Not filled: {escaped(', '.join(empty))}." if empty else ""
 
 
 def main() -> int:
@@ -247,7 +261,7 @@ def _rewrite(path: Path) -> None:
         raise BadInput(f"cannot read {path}: {error}.") from error
     ends = "\r\n" if "\r\n" in content else "\n"
     text = rewritten(content.replace("\r\n", "\n"), path.parent)
-    write_bytes(path, text.replace("\n", ends).encode())
+    write_bytes(path, text.replace("\n", ends).encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

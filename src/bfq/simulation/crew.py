@@ -13,6 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 
+def same_modules() -> dict[str, str]:
+    """The environment of a process that finds the modules that this one does; start it with `python -P`.
+
+    Without -P it would look in the current folder first, where anything may lie.
+    """
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
 class Dead(RuntimeError):
     """A helping process is gone."""
 
@@ -22,8 +30,7 @@ class Helper:
 
     def __init__(self, silent: bool = False):
         # One thread of linear algebra each: the crew itself uses the cores, and sums must not depend on them.
-        settings = {**os.environ, **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")}
-        settings["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        settings = {**same_modules(), **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")}
         self._process: Any = subprocess.Popen(
             [sys.executable, "-P", "-m", "bfq.simulation.worker"],  # no module of the current folder
             stdin=subprocess.PIPE,

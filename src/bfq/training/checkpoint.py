@@ -92,7 +92,43 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
         arrays = load(content)
     except SafetensorError as error:
         raise BadInput(f"the checkpoint {folder} is damaged: {error}.") from error
-    return Checkpoint(step, _shaped(arrays, like, folder), extra)
+    states = _shaped(arrays, like, folder)
+    if not _usable(extra, step, states):
+        raise BadInput(f"the checkpoint {folder} is damaged: its note does not tell where the run stood.")
+    return Checkpoint(step, states, extra)
+
+
+LARGEST = float(np.finfo(np.float64).max)
+EXTRA = ("metrics_bytes", "means", "clock")  # what a run keeps beside the state, all of it or nothing
+
+
+def _usable(extra: dict[str, Any], step: int, states: Any) -> bool:
+    """Whether a run could go on from what goes with the state; other things may be kept there too."""
+    if not extra.keys() & set(EXTRA):
+        return True
+    try:
+        means, clock = extra["means"], extra["clock"]
+        members = len(jax.tree.leaves(states)[0])
+        return (
+            _is_number(extra["metrics_bytes"], int)
+            and _is_number(means["count"], int, most=step)
+            and all(_is_row(row, members) for row in means["sums"].values())
+            and _is_number(clock["train_seconds"], int | float)
+            and _is_number(clock["steps"], int, least=1, most=step)
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+def _is_row(row: Any, members: int) -> bool:
+    """Whether it is a list of one number a member; null is for what is not finite."""
+    whole = isinstance(row, list) and len(row) == members
+    return whole and all(value is None or _is_number(value, int | float, -LARGEST) for value in row)
+
+
+def _is_number(value: Any, kind: Any, least: float = 0, most: float = LARGEST) -> bool:
+    """Whether it is a number of that kind within its bounds; yes and no are none."""
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
 def _stacked(arrays: dict[str, npt.NDArray[Any]], wanted: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:

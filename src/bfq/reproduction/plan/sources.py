@@ -1,7 +1,8 @@
 """Which data fills a row: the published file, the same policies rolled out anew, or data made here."""
 
+from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bfq.data import store
 from bfq.data.catalog import PAPER, PENDULUM, TASKS
@@ -28,6 +29,11 @@ class Source(NamedTuple):
     data: str | None  # the task whose data and simulator are used
     kind: str  # a key of KINDS, or none
     words: str  # one sentence
+
+    @classmethod
+    def told(cls, words: Mapping[str, Any]) -> "Source":
+        """As a file tells of it; what it tells beside that is of no use here."""
+        return cls(*(words[name] for name in cls._fields))
 
     @property
     def used(self) -> "Source":

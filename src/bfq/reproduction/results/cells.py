@@ -110,7 +110,8 @@ class Outcome:
 
     def sources_of(self, row: str) -> list[Source]:
         """What the cells of a row learnt from, each once; of a row without numbers, what it would."""
-        told = [Source(**cell.provenance["source"]) for cell in self.of(row) if "source" in cell.provenance]
+        cells = [cell for cell in self.of(row) if "source" in cell.provenance]
+        told = [Source.told(cell.provenance["source"]) for cell in cells]
         found = {source.data: source for source in told}
         return list(found.values()) or [source for source in self.sources if source.task == row]
 

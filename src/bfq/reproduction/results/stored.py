@@ -8,10 +8,11 @@ from typing import Any
 
 import jax
 
+from bfq.agents.agent import get_agent
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, require
+from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, numbers, require
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
@@ -20,6 +21,8 @@ from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.together import together
 from bfq.reproduction.results.told_runs import COPIED, is_whole
 
+LARGEST = 1e30  # what scores, times and settings stay below
+DEEPEST = 20  # levels inside a cell
 SAID = (  # of a cell in result.json, beside what it depends on
     "row", "column", "state", "why", "unit", "paper", "difference", "notes", "readings", "successes",
 )  # fmt: skip
@@ -42,6 +45,7 @@ DEPENDS: dict[str, Any] = {  # what a cell depends on, where it tells it
     "steps": int,
     "run": str,
     "run_seconds": MAYBE,
+    "settings": dict,
     "finished": str,
     "fingerprint": str,
 }
@@ -115,7 +119,9 @@ def read_outcome(folder: Path) -> Outcome:
     try:
         experiment = EXPERIMENTS[told["experiment"]]
         require(told, {"quick": bool}, str(path))
-        cells = tuple(_read_cell(cell, f"{path}: cell {k}") for k, cell in enumerate(told["cells"]))
+        cells = tuple(
+            _read_cell(cell, experiment, f"{path}: cell {k}") for k, cell in enumerate(told["cells"])
+        )
         sources = tuple(_read_source(source, f"{path}: source") for source in told["sources"])
         calls = tuple(_read_call(each, f"{path}: command") for each in (*told.get("earlier", []), told))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -143,7 +149,7 @@ def of_experiment(outcome: Outcome, experiment: Experiment, folder: Path) -> Out
 
 def _read_source(told: Any, where: str) -> Source:
     require(told, SOURCE, where)
-    return Source(**told)
+    return Source.told(told)
 
 
 def _read_call(told: Any, where: str) -> dict[str, Any]:
@@ -151,8 +157,9 @@ def _read_call(told: Any, where: str) -> dict[str, Any]:
     return {name: told[name] for name in CALL}
 
 
-def _read_cell(told: dict[str, Any], where: str) -> Cell:
+def _read_cell(told: dict[str, Any], experiment: Experiment, where: str) -> Cell:
     require(told, CELL, where)
+    _check_sizes(told, where)
     told_of = [name for name in DEPENDS if name in told or (told["readings"] and name in MEASURED)]
     require(told, {name: DEPENDS[name] for name in told_of}, where)
     _check_told(told.get("data", {}), DATA, where)
@@ -160,10 +167,13 @@ def _read_cell(told: dict[str, Any], where: str) -> Cell:
         require(each, READING, where)
         if "protocol" in each:
             _check_protocol(each["protocol"], where)
+        _check_scores(each, len(told.get("members", each["values"])), where)
     if "members" in told:
         _check_run(told, where)
-    values = [value for each in told["readings"] for value in each["values"] if value is not None]
-    if told["state"] not in STATES or not all(map(math.isfinite, values)):
+    if experiment.symbol:
+        _check_value(told["column"], experiment.symbol, where)
+    values = [value for each in told["readings"] for value in each["values"]]
+    if told["state"] not in STATES or not all(isinstance(value, MAYBE) for value in values):
         raise BadInput(f"{where} is damaged.")
     readings = tuple(
         Reading(
@@ -178,6 +188,29 @@ def _read_cell(told: dict[str, Any], where: str) -> Cell:
     return Cell(**plain, readings=readings, provenance=kept)
 
 
+def _check_sizes(told: dict[str, Any], where: str) -> None:
+    """Refuses numbers so large that no mean can be taken, and what is nested too deeply to be written."""
+    layer: list[Any] = [told]
+    for _ in range(DEEPEST):
+        inside = [each.values() if isinstance(each, dict) else each for each in layer]
+        layer = [value for values in inside for value in values]
+        if any(isinstance(value, NUMBER) and abs(value) >= LARGEST for value in layer):
+            raise BadInput(f"{where} has a number that is none of a score or a time.")
+        layer = [value for value in layer if isinstance(value, dict | list)]
+    if layer:
+        raise BadInput(f"{where} is nested too deeply.")
+
+
+def _check_value(column: str, symbol: str, where: str) -> None:
+    """Refuses a column of a sweep that is no number: there is no place for it along an axis."""
+    try:
+        told = float(column)
+    except ValueError:
+        told = math.inf
+    if not abs(told) < LARGEST:
+        raise BadInput(f"{where}: the column {column!r} is no value of {symbol}.")
+
+
 def _check_run(told: dict[str, Any], where: str) -> None:
     """Refuses a cell that does not tell enough of its run to draw it."""
     require(told, OF_RUN, where)
@@ -187,11 +220,27 @@ def _check_run(told: dict[str, Any], where: str) -> None:
     _check_protocol(told.get("evaluations", first).get("protocol"), where)
     if not is_whole(told):
         raise BadInput(f"{where} is damaged.")
+    try:
+        get_agent(told["agent"])  # which draws it
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from error
 
 
 def _check_protocol(told: Any, where: str) -> None:
     require(told, RESULT["protocol"], where, "protocol: ")
     _check_told(told, SAMPLED, where)
+    if told["episodes"] < 0:
+        raise BadInput(f"{where}: there cannot be {told['episodes']} episodes.")
+
+
+def _check_scores(reading: dict[str, Any], count: int, where: str) -> None:
+    """Refuses scores beside a reading's own that are not a number a member."""
+    _check_told(reading, {"scores": dict}, where)
+    for name, values in reading.get("scores", {}).items():
+        if values is not None:
+            found = numbers(values, count, f"{where}: {name}")
+            if name == "success" and not all(0 <= share <= 1 for share in found if share is not None):
+                raise BadInput(f"{where}: a share of episodes that succeed is none.")
 
 
 def _check_told(told: dict[str, Any], schema: dict[str, Any], where: str) -> None:

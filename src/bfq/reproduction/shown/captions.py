@@ -9,6 +9,7 @@ from bfq.reproduction.results.cells import Cell, Outcome
 
 FEW = 4  # columns that can be bars beside each other
 TOY = "toy.png"  # the one that cannot be drawn from numbers
+TIMED = {"frequency": "frequency.png", "training time": "training_time.png"}  # of each measure
 # What a folder may hold, in the order in which it is shown where all of it is.
 HEADINGS = {
     "frequency_and_score.png": "Frequency and score",
@@ -81,7 +82,8 @@ def _radar(outcome: Outcome) -> str:
 def _toy(outcome: Outcome) -> str:
     """Of the checkerboard, whose picture is of one seed and whose table of all."""
     told = next((cell.provenance for cell in outcome.cells if cell.readings), {})
-    seed = next(iter(told.get("settings", {}).get("seeds") or ()), None)
+    seeds = told.get("settings", {}).get("seeds")
+    seed = seeds[0] if isinstance(seeds, list) and seeds else None
     picture = "The picture is of the first seed" if seed is None else f"The picture is of seed {seed}"
     table = ", the table has means over seeds" if _several(outcome) else ""
     return f"Black: the truth. Blue: what each method makes of the same noise. {picture}{table}."

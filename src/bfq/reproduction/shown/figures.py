@@ -1,6 +1,8 @@
 """The pictures of an experiment, drawn by the figures that reports have."""
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -21,12 +23,14 @@ from bfq.reproduction.results.mixed import warning
 from bfq.reproduction.results.stored import folder_of
 from bfq.reproduction.results.together import common
 from bfq.reproduction.results.told_runs import told_runs
-from bfq.reproduction.shown.captions import TOY, caption, has_bars, heading
+from bfq.reproduction.shown.captions import TIMED, TOY, caption, has_bars, heading
 from bfq.reproduction.shown.frequency import frequency_and_score
+from bfq.reproduction.shown.kept_pictures import kept_picture
 from bfq.reproduction.shown.run_folders import run_folder
 
 K = TypeVar("K")
 MOST, LEAST = 6, 3  # methods in one round, and the fewest tasks that make one
+COUNT = re.compile("[1-9][0-9]{0,5}")  # inner steps that an axis can have
 SEVERAL = 2  # tasks of a profile: of one the scores tell all
 PROFILES = (
     "The share of runs, a run being a seed of a row, that score above τ: the higher a line, the better. "
@@ -175,7 +179,8 @@ def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
 def _speed(outcome: Outcome) -> list[Drawn]:
     """A picture a measure, along the inner steps of each method, in means over robots."""
     drawn = []
-    for row, cells in _scored(outcome).items():
+    known = {row: cells for row, cells in _scored(outcome).items() if row in TIMED}  # no row names a file
+    for row, cells in known.items():
         panels: dict[str, dict[float, list[float]]] = {}
         paper: dict[str, dict[float, float]] = {}
         for cell in cells:
@@ -189,19 +194,27 @@ def _speed(outcome: Outcome) -> list[Drawn]:
         unit = f"{cells[0].unit}, mean over {robots}"
         picture = sweep_figure(panels, title, "steps", unit, paper or None, logarithmic=True)
         if picture:
-            drawn.append(_drawn(f"{row.replace(' ', '_')}.png", outcome, picture))
+            drawn.append(_drawn(TIMED[row], outcome, picture))
     return drawn
 
 
 def _steps(column: str) -> tuple[str, float]:
     """`dql-5` is dql with five inner steps; an agent without a number has one."""
     method, _, steps = column.rpartition("-")
-    return (method, float(steps)) if steps.isdigit() else (column, 1.0)
+    return (method, float(steps)) if COUNT.fullmatch(steps) else (column, 1.0)
 
 
 def _toy(outcome: Outcome, results: Path) -> list[Drawn]:
     """The picture of the run, or the one that is kept here if that is elsewhere."""
     runs = dict.fromkeys(run_folder(cell.provenance["run"]) for cell in outcome.cells if cell.readings)
-    folders = [*filter(None, runs), folder_of(outcome.experiment, results)]
-    pictures = [path for folder in folders if runs and (path := folder / TOY).is_file()]
-    return [_drawn(TOY, outcome, path.read_bytes()) for path in pictures[:1]]
+    found = [picture for folder in filter(None, runs) if (picture := _own(folder / TOY))]
+    if runs and not found:
+        found = [*filter(None, [kept_picture(folder_of(outcome.experiment, results) / TOY)])]
+    return [_drawn(TOY, outcome, picture) for picture in found[:1]]
+
+
+def _own(path: Path) -> bytes | None:
+    """A picture of a run of this project, if it is there."""
+    with suppress(OSError):  # results may name a run that no folder can be called
+        return path.read_bytes() if path.is_file() else None
+    return None

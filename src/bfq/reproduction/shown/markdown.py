@@ -24,22 +24,29 @@ def markdown(outcome: Outcome) -> str:
     parts = [f"# {escaped(outcome.experiment.heading)}", escaped(outcome.experiment.about)]
     rows = overview(outcome)
     if len(rows) > 1:
-        cells = [[escaped(row), *(f"{b.ours} {b.paper}".strip() for b in found)] for row, found in rows]
-        parts += ["\n".join(markdown_lines(["", *outcome.columns], cells)), overview_words(outcome)]
+        cells = [
+            [escaped(row), *(escaped(f"{b.ours} {b.paper}".strip()) for b in found)] for row, found in rows
+        ]
+        parts += ["\n".join(_table(outcome.columns, cells)), overview_words(outcome)]
     for section in sections(outcome, notes):
         parts += [f"## {escaped(section.title)}", *([escaped(section.words)] if section.words else [])]
         lines = [_line(line, section.head) for line in section.lines]
-        parts.append("\n".join(markdown_lines(("", *section.head), lines)))
+        parts.append("\n".join(_table(section.head, lines)))
     parts += [caption(outcome)]
     for title, head, rivals, words in comparisons(outcome):
         told = [[escaped(cell) for cell in line] for line in rivals]
-        parts += [f"## {title}", "\n".join(markdown_lines(("", *head), told)), escaped(words)]
+        parts += [f"## {escaped(title)}", "\n".join(_table(head, told)), escaped(words)]
     parts += _listed("Rows that cannot be filled", unfilled(outcome))
     parts += _listed(LEFT_OUT, left_out(outcome))
     parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
     parts += _listed("The paper's numbers", notes.general)
     parts += _listed("Notes on single numbers", notes.texts, numbered=True)
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose heads may be anybody's words; they are names, in which `_` needs no escape."""
+    return markdown_lines(("", *(escaped(name).replace("\\_", "_") for name in head)), lines)
 
 
 def _line(line: Line, head: Sequence[str]) -> list[str]:

@@ -43,7 +43,9 @@ td[data-label="data"] { white-space: normal !important; overflow-wrap: anywhere;
 td.why { white-space: normal !important; text-align: left !important; color: var(--quiet); }
 """
 FEW = 4  # sections that are shown unfolded
-WARNING = "This is a quick run: few updates, few episodes, small tasks. It is comparable with nothing."
+WARNING = (
+    "This is a quick run: few updates and episodes, small networks and tasks. It is comparable with nothing."
+)
 COLOURS = "Green: better than the paper by more than 2 points. Orange: worse. Grey: neither."
 NOT_SHOWN = "Policies at work that are not shown"
 

@@ -15,7 +15,7 @@ EVALUATED = "How the learning curves were evaluated"
 
 def provenance(outcome: Outcome) -> list[Markup]:
     """Every dataset and every protocol once, then every run with its device, versions and command."""
-    done = [cell for cell in outcome.cells if cell.provenance]
+    done = [cell for cell in outcome.cells if {"run", "versions"} <= {*cell.provenance}]
     runs = told_runs(outcome)
     parts = [*_data(outcome, runs), *list_of(EVALUATED, protocols(outcome, runs))]
     if done:

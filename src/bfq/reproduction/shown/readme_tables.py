@@ -8,7 +8,7 @@ from typing import Any
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.reporting.statistics import summarise
-from bfq.reporting.tables import markdown_lines, mean_text, number_text
+from bfq.reporting.tables import escaped, markdown_lines, mean_text, number_text
 from bfq.training.toy_methods import METHODS
 
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
@@ -24,7 +24,7 @@ def demo(root: Path) -> list[list[str]]:
     data = [number_text(ours["data"][f"{unit}_mean"], 1) for unit in units]
     bc, bfq = ([mean_text(summarise(run["scores"][unit]), unit) for unit in units] for run in (cloned, ours))
     return [
-        ["", f"return on {ours['task']}, {spent}, last checkpoint", "normalised score"],
+        ["", escaped(f"return on {ours['task']}, {spent}, last checkpoint"), "normalised score"],
         ["the data itself", *data],
         ["behaviour cloning", *bc],
         ["**BFQ**", *(f"**{score}**" for score in bfq)],
@@ -66,7 +66,7 @@ def checkerboard(root: Path) -> list[list[str]]:
     lines = [
         [
             METHODS[name].title,
-            steps,
+            escaped(steps),
             number_text(row["energy_distance"], 4),
             number_text(row["sliced_wasserstein2"], 4),
             f"{number_text(100 * row['share_on_filled'], 1)}%",

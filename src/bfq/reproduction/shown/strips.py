@@ -3,6 +3,7 @@
 Nothing is written here: whoever shows a strip keeps it among the results.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +13,11 @@ from bfq.evaluation.rollout import population_act
 from bfq.experiment import RUNS, load_trained, read_run, world_of
 from bfq.reporting.html import Drawn
 from bfq.reproduction.results.cells import Cell, Outcome
+from bfq.reproduction.shown.kept_pictures import kept_picture
 from bfq.reproduction.shown.run_folders import run_folder
 
+ODD = re.compile(r"[^\w.=+-]", re.ASCII)  # what a file is not called
+LONGEST = 200  # letters that a disk takes for a name, with some to spare
 FRAMES = "frames.png"  # where a run keeps the strip of its first member
 CAPTION = "The beginning of the first episode of {}, {}, after training."
 
@@ -46,8 +50,8 @@ def strips(outcome: Outcome, kept: Path) -> Strips:
 
 def kept_strips(outcome: Outcome, kept: Path) -> list[Drawn]:
     """The strips that lie among the results already."""
-    found = [(cell, kept / file_of(cell)) for cell in _shown_cells(outcome)]
-    return [_drawn(outcome, cell, path.read_bytes()) for cell, path in found if path.is_file()]
+    found = [(cell, kept_picture(kept / file_of(cell))) for cell in _shown_cells(outcome)]
+    return [_drawn(outcome, cell, picture) for cell, picture in found if picture]
 
 
 def _drawn(outcome: Outcome, cell: Cell, picture: bytes) -> Drawn:
@@ -70,15 +74,16 @@ def strip_files(outcome: Outcome) -> set[str]:
 def file_of(cell: Cell) -> str:
     """The strip of a cell among the results, named after its run: none stands for another policy."""
     words = (cell.row, cell.column, Path(cell.provenance["run"]).name.rpartition("-")[2])
-    return f"frames-{'-'.join(words).replace('/', '-').replace(' ', '-')}.png"
+    return f"frames-{ODD.sub('-', '-'.join(words))[:LONGEST]}.png"  # results may be anybody's words
 
 
 def frames(run: str, kept: Path) -> bytes:
     """The strip of a run's first member: its own, the kept one, else one drawn now."""
     folder = run_folder(run)
-    for path in (*([folder / FRAMES] if folder else []), kept):
-        if path.is_file():
-            return path.read_bytes()
+    if folder and (folder / FRAMES).is_file():
+        return (folder / FRAMES).read_bytes()
+    if picture := kept_picture(kept):
+        return picture
     if folder is None:
         raise BadInput(f"its run {run} is not in the folder {RUNS}.")
     if not (folder / "config.json").exists():

@@ -210,7 +210,7 @@ def _without(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
 def _order(name: str) -> tuple[bool, int]:
     """`N = 50` comes after `N = 1`, and after both what is no number of candidates."""
     digits = name.rpartition(" ")[2]
-    return not name.startswith("N = "), int(digits) if digits.isdigit() else 0
+    return not name.startswith("N = "), int(digits) if digits.isdecimal() and len(digits) < 10 else 0
 
 
 def _line(outcome: Outcome, cell: Cell, extra: Sequence[str], notes: Footnotes) -> Line:

@@ -13,10 +13,11 @@ import numpy as np
 
 from bfq.agents.agent import get_agent, numeric_fields
 from bfq.data.catalog import TASKS
-from bfq.errors import BadInput
+from bfq.data.dataset import Dataset
+from bfq.errors import BadInput, Busy
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.reporting.runs import RESULT, read_run, require
+from bfq.reporting.runs import RESULT, numbers, read_run, require
 from bfq.reproduction.plan.experiments import Column, Experiment
 from bfq.reproduction.plan.sources import Source, as_good, at_hand
 from bfq.reproduction.results import successes
@@ -29,6 +30,10 @@ from bfq.training.loop import jsonable
 from bfq.training.population import members_of
 
 KEPT = (*COPIED, "precision")  # of a run's result.json, beside every score of it
+QUICK = {
+    "width": 64, "critic_width": 64, "batch_size": 64, "critic_batch_size": 64, "policy_batch_size": 64,
+    "policy_target_start": 0,
+}  # fmt: skip
 EVALUATED: dict[str, Any] = {"protocol": RESULT["protocol"], "scores": dict}  # what evaluating again leaves
 
 
@@ -104,8 +109,7 @@ class Training:
         dataset = bench.data(self.run.task)
         folder = self.folder(bench)
         assert folder is not None  # the data is here now
-        if not (folder / "config.json").exists():
-            start(self.run, folder, dataset)
+        _begin(self.run, folder, dataset)
         with locked(folder, AT_WORK):
             with clocked(folder):
                 result = execute(folder, dataset, (), bench.quiet)
@@ -159,6 +163,18 @@ class Training:
         return [_scored(protocol, folder, result, bench) for protocol in wished]
 
 
+def _begin(run: RunConfig, folder: Path, dataset: Dataset) -> None:
+    """Starts the run of a folder that has none; if another process does so at this moment, it is at work."""
+    if (folder / "config.json").exists():
+        return
+    try:
+        start(run, folder, dataset)
+    except BadInput as error:
+        if (folder / "config.json").exists():
+            raise Busy(AT_WORK.format(folder=folder)) from error
+        raise
+
+
 def trainings(experiment: Experiment, sources: Sequence[Source]) -> list[Work]:
     """What is to be trained, row by row."""
     return [
@@ -196,7 +212,7 @@ def _run(experiment: Experiment, task: str, columns: Sequence[Column]) -> RunCon
         columns[0].agent,
         steps=experiment.steps,
         seeds=seeds if isinstance(seeds, int) else list(seeds),
-        values={**_soon(experiment, columns[0].agent), **structure, **varied},
+        values={**_quick(experiment, columns[0].agent), **structure, **varied},
         evaluation={"episodes": experiment.episodes},
         precision=experiment.precision,
         stop_on_divergence=False,  # one member that diverges must not stop the others of its grid
@@ -210,10 +226,10 @@ def _evaluations(experiment: Experiment, steps: int) -> int | list[int]:
     return wished if isinstance(wished, int) else sorted({max(round(share * steps), 1) for share in wished})
 
 
-def _soon(experiment: Experiment, agent: str) -> dict[str, Any]:
-    """In a quick run the policy that acts follows the one that learns from the first update on."""
-    waits = hasattr(get_agent(agent).config(), "policy_target_start")
-    return {"policy_target_start": 0} if experiment.quick and waits else {}
+def _quick(experiment: Experiment, agent: str) -> dict[str, Any]:
+    """What a quick run has of its own: small networks and batches, and a policy that acts from the start."""
+    config = get_agent(agent).config()
+    return {name: value for name, value in QUICK.items() if hasattr(config, name)} if experiment.quick else {}
 
 
 def _along(folder: Path, places: Sequence[int]) -> dict[str, Any]:
@@ -250,6 +266,9 @@ def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], benc
         write_json(path, {"protocol": found["protocol"], "scores": scores, **spent})
     kept: dict[str, Any] = read_json(path)
     require(kept, EVALUATED, str(path))
+    for name, values in kept["scores"].items():
+        if values is not None:
+            numbers(values, len(result["members"]), f"{path}: {name}")
     return kept
 
 
