@@ -41,14 +41,21 @@ def evaluated(run: Run) -> str:
         return "This task has no simulator here, so nothing was evaluated."
     told = run.protocol
     first, episodes = told["seed"], told["episodes"]
+    ran = f"{counted(episodes, 'episode')}{_world(run)}"
     return " ".join(
         (
-            f"Each seed ran {counted(episodes, 'episode')} with the {told['checkpoint']} checkpoint.",
+            f"Each seed ran {ran} with the {told['checkpoint']} checkpoint.",
             f"Episodes began from simulator seeds {first} to {first + episodes - 1}, the same for all seeds.",
             f"Actions came from {_source(run)}; {_choice(run)}.",
             *_sampling(told),
         )
     )
+
+
+def _world(run: Run) -> str:
+    """Where, and for how long at most, as far as the run tells it."""
+    limit = f" of up to {counted(run.episode_steps, 'step')}" if run.episode_steps else ""
+    return limit + (f" in {run.simulator}" if run.simulator else "")
 
 
 def acting(run: Run) -> str:

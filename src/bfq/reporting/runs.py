@@ -53,6 +53,7 @@ RESULT: dict[str, Any] = {  # what result.json must hold; more is welcome
     "config": dict,
     "command": str,
 }
+WORLD: dict[str, Any] = {"simulator": (str, NoneType), "episode_steps": (int, NoneType)}
 MEMBER = {"seed": int, "overrides": dict}
 ROW = {"step": int, "kind": str, "metrics": dict}
 
@@ -118,6 +119,8 @@ class Run:
     rows: tuple[Row, ...] = field(repr=False)
     baselines: tuple["Run", ...] = ()
     ignores: tuple[str, ...] = ()  # what of the protocol the agent has no use for: policy, temperature
+    simulator: str | None = None  # runs of old do not tell it, nor its limit
+    episode_steps: int | None = None
 
     @property
     def counts_successes(self) -> bool:
@@ -195,9 +198,10 @@ def _read(folder: Path, baselines: tuple[Run, ...]) -> Run:
         if values is not None
     }
     ignores = result.get("ignores", [])
-    require({"ignores": ignores}, {"ignores": list}, str(path))
+    world = {name: result.get(name) for name in WORLD}
+    require({"ignores": ignores, **world}, {"ignores": list, **WORLD}, str(path))
     rows = _rows(folder / "metrics.jsonl", count)
-    return Run(folder, **told, rows=rows, baselines=baselines, ignores=tuple(map(str, ignores)))
+    return Run(folder, **told, rows=rows, baselines=baselines, ignores=tuple(map(str, ignores)), **world)
 
 
 def _rows(path: Path, count: int) -> tuple[Row, ...]:

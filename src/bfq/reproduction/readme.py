@@ -23,7 +23,7 @@ from bfq.reproduction.results.rivals import rivals
 from bfq.reproduction.results.stored import read_outcome, results_of
 from bfq.reproduction.results.together import together
 from bfq.reproduction.shown.readme_tables import TABLES, table
-from bfq.reproduction.shown.table import number, spread
+from bfq.reproduction.shown.table import number, signed, spread
 
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
@@ -174,8 +174,9 @@ def _rivals(outcome: Outcome) -> str:
     found = rivals(outcome)
     if found is None or outcome.experiment.quick:
         return ""
-    rows, ahead = ranged([len(found.rows)], "row"), escaped(estimate_text(found.difference))
-    return f" BFQ less the best other method run so far, mean over {rows}: {ahead}."
+    each = ", ".join(signed(row.ours - row.theirs) for row in found.rows)
+    mean = f"; mean {escaped(estimate_text(found.difference))}" if len(found.rows) > 1 else ""
+    return f" BFQ less the best other method run so far, row by row: {each}{mean}."
 
 
 def _made(outcome: Outcome) -> str:

@@ -12,7 +12,7 @@ from bfq.agents.agent import get_agent
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, numbers, require
+from bfq.reporting.runs import MAYBE, MEMBER, NUMBER, RESULT, WORLD, numbers, require
 from bfq.reproduction.plan.experiments import EXPERIMENTS, Experiment
 from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results import successes
@@ -48,6 +48,7 @@ DEPENDS: dict[str, Any] = {  # what a cell depends on, where it tells it
     "settings": dict,
     "finished": str,
     "fingerprint": str,
+    **WORLD,
 }
 MEASURED = ("run", "versions")  # what every cell with numbers tells
 DATA: dict[str, Any] = {"name": str, "sha256": (str, NoneType)}  # of data; cells of old do not say

@@ -56,6 +56,8 @@ def _run(cells: Sequence[Cell]) -> Run:
         protocol=told.get("evaluations", first)["protocol"],
         rows=rows,
         **{name: told[name] for name in COPIED},
+        simulator=told.get("simulator"),
+        episode_steps=told.get("episode_steps"),
     )
 
 

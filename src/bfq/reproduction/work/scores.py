@@ -17,7 +17,7 @@ from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.reporting.runs import RESULT, numbers, read_run, require
+from bfq.reporting.runs import RESULT, WORLD, numbers, read_run, require
 from bfq.reproduction.plan.experiments import Column, Experiment
 from bfq.reproduction.plan.sources import Source, as_good, at_hand
 from bfq.reproduction.results import successes
@@ -125,7 +125,7 @@ class Training:
             seed for seed, value in zip(seeds, readings[0].values, strict=True) if value is None
         ]  # the policy's actions became infinite
         why = f"diverged: no score of seed {', '.join(map(str, lost))}." if lost else ""
-        kept = {name: result[name] for name in KEPT}
+        kept = {name: result[name] for name in KEPT} | {name: result.get(name) for name in WORLD}
         members = [result["members"][k] for k in places]
         provenance = {
             **kept,
