@@ -84,7 +84,7 @@ def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):
 def test_a_file_is_replaced_when_all_rows_are_there(capsys, tmp_path):
     out, part = tmp_path / "rows.json", tmp_path / "rows.json.part"
     out.write_text("before")
-    args = argparse.Namespace(out=out, json=True)
+    args = argparse.Namespace(out=out, json=True, words=["bench", "train"])
 
     def measured():
         yield {"microseconds_per_update": 1.0}
@@ -93,7 +93,8 @@ def test_a_file_is_replaced_when_all_rows_are_there(capsys, tmp_path):
         yield {"microseconds_per_update": 2.0}
 
     assert measure(args, MEASURES["train"], measured()) == 0
-    assert len(json.loads(out.read_text())) == 2
+    rows = json.loads(out.read_text())
+    assert [row["command"] for row in rows] == ["bfq bench train"] * 2
     assert not part.exists()
 
 

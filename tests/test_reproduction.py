@@ -49,6 +49,7 @@ MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-
 RESULTS = Path(__file__).parents[1] / "results"
 PNG = b"\x89PNG\r\n\x1a\n made up"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
 @pytest.fixture(scope="module")
@@ -388,7 +389,7 @@ def browsed(path, tmp_path):
     return widths, width
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@in_a_browser
 def test_a_browser_shows_the_page(finished, tmp_path):
     widths, width = browsed(finished[0] / "results" / "main-quick" / "index.html", tmp_path)
     assert len(widths) == 3
@@ -396,7 +397,7 @@ def test_a_browser_shows_the_page(finished, tmp_path):
     assert width <= 500  # nothing sticks out of a narrow screen
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@in_a_browser
 @pytest.mark.parametrize("page", sorted(RESULTS.glob("**/index.html")), ids=lambda path: path.parent.name)
 def test_a_browser_shows_the_pages_of_the_results(page, tmp_path):
     widths, width = browsed(page, tmp_path)
@@ -405,7 +406,7 @@ def test_a_browser_shows_the_pages_of_the_results(page, tmp_path):
     assert width <= 500
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@in_a_browser
 @pytest.mark.parametrize("name", ["ogbench", "main"])
 def test_names_of_methods_stand_in_a_line_and_tables_in_the_column(name, tmp_path):
     heights, beyond = measured(
@@ -419,7 +420,7 @@ def test_names_of_methods_stand_in_a_line_and_tables_in_the_column(name, tmp_pat
     assert not any(beyond)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@in_a_browser
 def test_a_single_frame_is_not_blown_up(tmp_path):
     (picture,) = (RESULTS / "halfcheetah-mini").glob("frames.png")
     page = tmp_path / "frame.html"

@@ -19,7 +19,7 @@ from bfq.errors import BadInput, Busy
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
-from bfq.evaluation.scores import scores
+from bfq.evaluation.scores import scores, told_scores
 from bfq.files import (
     check_place,
     check_regular,
@@ -36,7 +36,7 @@ from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
 from bfq.training.health import Health
-from bfq.training.loop import Clock, Loop, Outcome, jsonable, make_plan, stop_signals
+from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
 from bfq.training.population import Population, initial_states, members_of, populate
 from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
@@ -52,11 +52,16 @@ def say(sentence: str) -> None:
 
 def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
     """The next free folder for a run of this task and agent."""
-    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
-    stem = f"{name}-{run.agent}"
+    stem = stem_of(run)
     taken = {path.name for path in runs.glob(f"{stem}-*")}
     number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
     return runs / f"{stem}-{number:03d}"
+
+
+def stem_of(run: RunConfig) -> str:
+    """How the name of a folder about a run begins: with its task, or its file, and its agent."""
+    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
+    return f"{name}-{run.agent}"
 
 
 def unfinished(runs: Path = RUNS) -> Path:
@@ -305,7 +310,7 @@ def _train(
         act = population_act(population, states, transforms, protocol)
         episodes = rollout(act, world, protocol, members)
         found = scores(episodes, reference_of(run), run.metric)
-        return {name: jsonable(values) for name, values in found.items() if values is not None}
+        return told_scores(found)
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)

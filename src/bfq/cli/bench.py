@@ -16,8 +16,9 @@ from bfq.cli.bench_rows import (
     row_words,
     wished_of,
 )
-from bfq.cli.words import counted, numbers
+from bfq.cli.words import numbers
 from bfq.errors import BadInput
+from bfq.reporting.counting import counted
 
 TRAIN = "microseconds an update"
 ACT = "action batches a second"

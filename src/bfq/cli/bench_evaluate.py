@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bfq.cli.bench_rows import Measure, Row, agents_of, bases_of, check_counts, wished_of
-from bfq.cli.words import counted
 from bfq.errors import BadInput
+from bfq.reporting.counting import counted
 
 if TYPE_CHECKING:
     from bfq.bench.watching import Watched

@@ -3,14 +3,14 @@
 import argparse
 import shlex
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bfq.cli.words import assignments, counted, show_json
+from bfq.cli.words import assignments, show_json
 from bfq.errors import BadInput, unknown
+from bfq.reporting.counting import counted
 
 TASK = "halfcheetah-medium-v2"
 HEADINGS = {
@@ -109,7 +109,7 @@ def measure(
     part = args.out.with_name(f"{args.out.name}.part") if args.out else None
     rows = []
     for row in measured:
-        rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(sys.argv[1:])}"})
+        rows.append({**row, "versions": versions(), "command": f"bfq {shlex.join(args.words)}"})
         if not args.json:
             print(told.line(row), flush=True)
         if part:

@@ -66,15 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _as_json(found: dict[str, Any]) -> dict[str, Any]:
     """What was found, with null for the scores of a member that diverged: JSON has no NaN."""
-    import numpy as np
+    from bfq.evaluation.scores import told_scores
 
-    from bfq.training.loop import jsonable
-
-    scores = {
-        name: None if values is None else jsonable(np.asarray(values))
-        for name, values in found["scores"].items()
-    }
-    return {**found, "scores": scores}
+    return {**found, "scores": {"normalized": None, **told_scores(found["scores"])}}
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bfq.cli.words import counted, show_json
+from bfq.cli.words import show_json
+from bfq.reporting.counting import counted
 
 if TYPE_CHECKING:
     from bfq.deploy.export import Exported

@@ -1,6 +1,7 @@
 """`bfq sweep`: a grid of hyperparameters, ranked, and the command that confirms the best on other seeds."""
 
 import argparse
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,15 +57,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(runs: "dict[str, RunConfig]") -> Path:
     """Named after everything that was asked for, so that the same words go on where they stopped."""
-    import dataclasses
-
-    from bfq.experiment import RUNS
+    from bfq.experiment import RUNS, stem_of
     from bfq.reproduction.work.bench import place
 
     told = {name: {**dataclasses.asdict(run), "chunk": 0} for name, run in runs.items()}
-    first = next(iter(runs.values()))
-    name = Path(first.task).stem if Path(first.task).suffix else first.task
-    return place(RUNS, f"sweep-{name}-{first.agent}", told)
+    return place(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", told)
 
 
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:

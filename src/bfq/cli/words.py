@@ -79,11 +79,6 @@ def numbers(word: str) -> list[int]:
     return found
 
 
-def counted(number: int, thing: str) -> str:
-    """`1 member`, `6 members`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def show_json(content: Any) -> None:
     """Prints the answer for a program to read."""
     print(json.dumps(content, indent=1, allow_nan=False))

@@ -6,6 +6,7 @@ import numpy as np
 
 from bfq.data.catalog import Reference
 from bfq.evaluation.rollout import Episodes
+from bfq.training.loop import jsonable
 
 Scores = dict[str, Any]
 
@@ -24,3 +25,8 @@ def scores(episodes: Episodes, reference: Reference | None, metric: str = "retur
         None if reference is None else [reference.normalise(value) for value in found[metric]]
     )
     return found
+
+
+def told_scores(found: Scores) -> dict[str, list[float | None]]:
+    """The scores that there are, as JSON has them: null for a member that diverged."""
+    return {name: jsonable(np.asarray(values)) for name, values in found.items() if values is not None}

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bfq.reporting.charts import bars, heat, number, outline
+from bfq.reporting.counting import counted
 from bfq.reporting.html import facts as pairs
 from bfq.reporting.html import figure, page
 from bfq.reporting.markup import Markup, tag
-from bfq.reporting.prose import counted
 
 MANY = 24  # action dimensions drawn
 ROWS = 200  # observation dimensions listed

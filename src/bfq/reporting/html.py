@@ -7,6 +7,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from bfq.reporting import prose
+from bfq.reporting.counting import counted
 from bfq.reporting.figures import curve_words, joined, learning_curves, losses
 from bfq.reporting.markup import Markup, tag
 from bfq.reporting.runs import Run
@@ -181,7 +182,7 @@ def _ranking(table: Standings) -> ScoreTable:
 
 
 def _notes(table: Standings, method: Method) -> str:
-    updates = prose.counted(method.run.steps, "update") if table.updates_differ else ""
+    updates = counted(method.run.steps, "update") if table.updates_differ else ""
     acting = prose.acting(method.run) if table.acting_differs else ""
     return ", ".join(filter(None, (method.notes, updates, acting)))
 

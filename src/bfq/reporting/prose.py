@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bfq.reporting.counting import counted
 from bfq.reporting.runs import Run
 from bfq.reporting.tables import ABSENT, decimals, number_text
 
@@ -110,11 +111,6 @@ def hyperparameters(run: Run) -> dict[str, str]:
         values = dict.fromkeys(plain(group.overrides.get(name, run.config.get(name))) for group in run.groups)
         told[name] = ", ".join(values)
     return told
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def quantity(value: float | None) -> str:

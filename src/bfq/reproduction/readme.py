@@ -203,9 +203,8 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
         return f"mean ± standard deviation over {seeds}"
     budget = ", ".join((seeds, *_budget(done), f"last checkpoint{_precision(done)}"))
     found = together(outcome)
-    over = (
-        f"; {MEAN}: over {len(found.rows)} rows that these methods have" if found and _means(outcome) else ""
-    )
+    count = len(found.rows) if found else 0
+    over = f"; {MEAN}: over {count} rows that these methods have" if count > 1 else ""
     units = escaped(outcome.units)
     return f"{units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
 

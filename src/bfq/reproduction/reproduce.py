@@ -1,7 +1,7 @@
 """An experiment from its plan to its results: what can be filled is, and the rest says why it is not."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jax.errors import JaxRuntimeError
 
 from bfq.errors import BadInput, Busy
-from bfq.reporting import prose
+from bfq.reporting.counting import counted
 from bfq.reproduction.book import Book
 from bfq.reproduction.plan.experiments import Experiment, get_experiment
 from bfq.reproduction.plan.sources import Source, source_of
@@ -101,7 +101,7 @@ def _lines(parts: list[dict[str, Any]]) -> list[str]:
     for part in parts:
         alike.setdefault((part["size"], part["state"]), []).append(part["name"])
     return [
-        f"    {prose.counted(len(names), 'part')} of {size}, {how_far}: {'; '.join(names)}"
+        f"    {counted(len(names), 'part')} of {size}, {how_far}: {'; '.join(names)}"
         for (size, how_far), names in alike.items()
     ]
 
@@ -131,29 +131,30 @@ def reproduce(made: Plan, bench: Bench, out: Path, command: str, say: Say) -> Do
     book = Book(replace(get_experiment(made.experiment.name), quick=made.experiment.quick), out, command)
     waiting = [cell for work in made.works for cell in work.waiting]
     doing = _Doing(made, bench, book, say, book.add([*waiting, *made.unfilled], made.sources))
-    left = list(made.works)
-    while left:
-        before, left = left, [work for work in left if not doing.done(work)]
-        if left == before:
-            time.sleep(PATIENCE_S)
+    _until_done(made.works, doing.done)
     return Done(book.close(), doing.failed)
 
 
 def share(made: Plan, bench: Bench) -> None:
     """Does the work that no other command is at, and leaves telling of it to the one that asked for all."""
-    left = [work for work in made.works if made.state(work, bench) != ELSEWHERE]
+
+    def done(work: Work) -> bool:
+        try:
+            _filled(work, bench)
+        except Busy:
+            return False
+        return True
+
+    _until_done([work for work in made.works if made.state(work, bench) != ELSEWHERE], done)
+
+
+def _until_done(works: Iterable[Work], done: Callable[[Work], bool]) -> None:
+    """Does one after the other; what another command is at is tried again, until all are done."""
+    left = list(works)
     while left:
-        before, left = left, [work for work in left if not _shared(work, bench)]
+        before, left = left, [work for work in left if not done(work)]
         if left == before:
             time.sleep(PATIENCE_S)
-
-
-def _shared(work: Work, bench: Bench) -> bool:
-    try:
-        _filled(work, bench)
-    except Busy:
-        return False
-    return True
 
 
 @dataclass

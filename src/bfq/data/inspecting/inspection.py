@@ -162,8 +162,8 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
     pushed = [str(k) for k, share in enumerate(acts["at_bound"]) if share > 0.5]
     if pushed:
         yield f"Actions at a bound in more than half of the rows: {', '.join(pushed)}."
-    if masses_hint(facts["source"]):
-        yield masses_hint(facts["source"])
+    if hint := masses_hint(facts["source"]):
+        yield hint
 
 
 def spread(values: npt.NDArray[Any]) -> dict[str, float]:

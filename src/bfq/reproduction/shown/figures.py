@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from bfq.reporting import prose
 from bfq.reporting.ablation_figure import settings_figure, sweep_figure
+from bfq.reporting.counting import counted
 from bfq.reporting.figures import learning_curves
 from bfq.reporting.html import Drawn
 from bfq.reporting.legend import Colours, method_colours
@@ -29,7 +29,7 @@ from bfq.reproduction.shown.kept_pictures import kept_picture
 from bfq.reproduction.shown.run_folders import run_folder
 
 K = TypeVar("K")
-MOST, LEAST = 6, 3  # methods in one round, and the fewest tasks that make one
+MOST = 6  # methods in one round
 COUNT = re.compile("[1-9][0-9]{0,5}")  # inner steps that an axis can have
 SEVERAL = 2  # tasks of a profile: of one the scores tell all
 PROFILES = (
@@ -160,7 +160,7 @@ def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
 def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     """Many tasks in one round: BFQ, and the best of the others."""
     rows = _scored(outcome)
-    if outcome.experiment.symbol or len(rows) < LEAST:
+    if outcome.experiment.symbol or not rows:
         return []
     ours: dict[str, dict[str, float]] = {}
     for row, cells in rows.items():
@@ -189,7 +189,7 @@ def _speed(outcome: Outcome) -> list[Drawn]:
             printed = _printed(outcome, [cell])
             if printed:
                 paper.setdefault(method, {})[steps] = printed[cell.column]
-        robots = prose.counted(len(cells[0].readings[0].values), "robot")
+        robots = counted(len(cells[0].readings[0].values), "robot")
         title = outcome.experiment.entitled(row.capitalize())
         unit = f"{cells[0].unit}, mean over {robots}"
         picture = sweep_figure(panels, title, "steps", unit, paper or None, logarithmic=True)

@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import Any
 
 import jax
-import numpy as np
 
 from bfq.agents.agent import get_agent, numeric_fields
 from bfq.data.catalog import TASKS
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
+from bfq.evaluation.scores import told_scores
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.reporting.runs import RESULT, WORLD, numbers, read_run, require
@@ -26,7 +26,6 @@ from bfq.reproduction.results.told_runs import COPIED, CURVES
 from bfq.reproduction.work.bench import AT_WORK, Bench, Work, fingerprint, place
 from bfq.reproduction.work.clock import clocked, finished, seconds
 from bfq.settings import RunConfig, compose
-from bfq.training.loop import jsonable
 from bfq.training.population import members_of
 
 KEPT = (*COPIED, "precision")  # of a run's result.json, beside every score of it
@@ -262,8 +261,7 @@ def _scored(protocol: dict[str, Any], folder: Path, result: dict[str, Any], benc
         began = time.monotonic()
         found = bench.evaluate(folder, **protocol)
         spent = {"seconds": time.monotonic() - began, "device": jax.devices()[0].device_kind}
-        scores = {k: jsonable(np.asarray(v, float)) for k, v in found["scores"].items() if v is not None}
-        write_json(path, {"protocol": found["protocol"], "scores": scores, **spent})
+        write_json(path, {"protocol": found["protocol"], "scores": told_scores(found["scores"]), **spent})
     kept: dict[str, Any] = read_json(path)
     require(kept, EVALUATED, str(path))
     for name, values in kept["scores"].items():
