@@ -194,6 +194,7 @@ def _show(folder: Path) -> None:
 
     Console().print(rich_table(read_run(folder)))
     print(f"run folder      {folder}")
-    if (folder / "learning_curves.png").exists():  # a run without a simulator has none
-        print(f"learning curves {folder / 'learning_curves.png'}")
+    for words, name in (("learning curves", "learning_curves.png"), ("at work", "frames.png")):
+        if (folder / name).exists():  # a run without a simulator has none
+            print(f"{words:15} {folder / name}")
     print(f"report          {folder / 'report.html'}")
