@@ -864,3 +864,11 @@ def test_genuine_d4rl_files_begin_as_expected():
     for path in files:
         with path.open("rb") as file:
             assert transfer.begins_well(path.name, file.read(8))
+
+
+def test_a_link_in_the_place_of_the_lock_empties_nothing(tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / ".file.npz.lock").symlink_to("precious")
+    with pytest.raises(BadInput, match="not a plain file"):
+        fetch(Remote("data", "file.npz", ("https://nowhere.invalid/file.npz",)), tmp_path)
+    assert (tmp_path / "precious").read_text() == "kept"

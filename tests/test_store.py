@@ -275,6 +275,34 @@ def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(tmp_path
     assert os.listdir(tmp_path) == ["set"]
 
 
+@pytest.mark.parametrize("moment", [0, 1])
+def test_one_killed_while_replacing_leaves_the_former_data_to_the_next(tmp_path, monkeypatch, moment):
+    """Killed after one renaming the former data are put back; after both they go, and none stays in the way."""
+    store.save(piece(8), tmp_path / "set")
+    with monkeypatch.context() as killing:
+        real, left = os.replace, [moment]
+
+        def killed(source, target):
+            real(source, target)
+            if Path(target).name in (".set.before", "set"):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise KeyboardInterrupt
+
+        killing.setattr(store.os, "replace", killed)
+        killing.setattr(store.shutil, "rmtree", lambda *a, **k: None)
+        with pytest.raises(KeyboardInterrupt), store.Writer(tmp_path / "set", {"a": 1}, replace=True) as first:
+            first.append(piece(4))
+            first.finish("piece", "dice")
+    assert (tmp_path / ".set.before").exists()
+    assert store.exists(tmp_path / "set") == bool(moment)
+    with store.Writer(tmp_path / "set", {"a": 1}, replace=True) as second:
+        assert len(store.load(tmp_path / "set")) == (4 if moment else 8)
+        second.append(piece(6))
+        assert len(second.finish("piece", "dice")) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
 def test_a_writer_that_has_finished_leaves_the_next_one_alone(tmp_path):
     with store.Writer(tmp_path / "set") as first:
         first.append(piece(8))

@@ -21,7 +21,7 @@ from bfq.cli.main import build_parser
 from bfq.cli.train import described as asked
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.experiment import _last_scores, complete, start
-from bfq.files import locked, write_json
+from bfq.files import check_place, locked, write_json
 from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
 from bfq.training import trackers
@@ -157,10 +157,10 @@ def tree(value=1.0):
 
 def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
     for step in (10, 20, 30):
-        save_checkpoint(tmp_path, step, tree(step), {"note": step}, keep=2)
+        save_checkpoint(tmp_path, step, tree(step), {**GOOD, "metrics_bytes": step}, keep=2)
     assert [path.name for path in folders(tmp_path)] == ["step-000000030", "step-000000020"]
     found = latest_checkpoint(tmp_path, jax.eval_shape(tree), print)
-    assert (found.step, found.extra) == (30, {"note": 30})
+    assert (found.step, found.extra["metrics_bytes"]) == (30, 30)
     for a, b in zip(jax.tree.leaves(found.states), jax.tree.leaves(tree(30)), strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype
@@ -548,8 +548,9 @@ def test_a_checkpoint_that_does_not_tell_where_the_run_stood_is_damaged(tmp_path
 
 
 def test_a_note_with_holes_is_damaged(tmp_path):
-    for name in GOOD:
-        save_checkpoint(tmp_path, 20, tree(), {k: v for k, v in GOOD.items() if k != name}, keep=2)
+    holes = [{k: v for k, v in GOOD.items() if k != name} for name in GOOD]
+    for extra in [*holes, {"note": "nothing of a run"}]:
+        save_checkpoint(tmp_path, 20, tree(), extra, keep=2)
         with pytest.raises(BadInput, match="where the run stood"):
             read_checkpoint(folders(tmp_path)[0], jax.eval_shape(tree))
 
@@ -562,3 +563,10 @@ def test_damaged_metrics_are_said_in_a_sentence(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(line + "\n")
     with pytest.raises(BadInput, match="metrics.jsonl is damaged"):
         _last_scores(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["round", "nowhere"])
+def test_a_link_that_leads_nowhere_is_no_place_for_a_run(tmp_path, target):
+    (tmp_path / "round").symlink_to(target)
+    with pytest.raises(BadInput, match="no folder one can write to"):
+        check_place(tmp_path / "round" / "run")

@@ -90,7 +90,7 @@ def _refused(number: str) -> NoReturn:
 def check_place(folder: Path) -> None:
     """Refuses a folder that could not be made, before any work is done for it."""
     try:
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot write to the folder {folder}: {error}.") from error
     if not there.is_dir() or not os.access(there, os.W_OK):

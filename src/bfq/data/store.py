@@ -114,6 +114,7 @@ class Writer:
 
     def __init__(self, folder: Path, recipe: Mapping[str, Any] | None = None, replace: bool = False):
         self._folder, self._part = folder, folder.with_name(f".{folder.name}.part")
+        self._before = folder.with_name(f".{folder.name}.before")
         self._recipe = json.loads(json.dumps(recipe or {}))
         self._journal = self._part / "journal.json"
         self._state: dict[str, Any] = {}
@@ -148,9 +149,17 @@ class Writer:
             if self._part.exists():
                 raise
             raise Busy(refusal.format(folder=self._part)) from error
+        with _disk(self._folder):
+            self._settle()
         if exists(self._folder) and not self._replace:
             self._discard()
             raise Busy(f"another process has just written {self._folder}.")
+
+    def _settle(self) -> None:
+        """Ends what a writer began that was killed while replacing: the former data stand if no others do."""
+        if self._before.is_dir() and not exists(self._folder):
+            os.replace(self._before, self._folder)
+        shutil.rmtree(self._before, ignore_errors=True)
 
     def _discard(self) -> None:
         """Removes the pieces: under another name, since the next writer may come as soon as the lock goes."""
@@ -256,13 +265,12 @@ class Writer:
             write_json(self._part / CARD, {**card, "summary": _told(summary)})
             self._journal.unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            before = self._folder.with_name(f".{self._folder.name}.before")
             if self._folder.exists():  # a moment without either is the shortest that renaming allows
-                os.replace(self._folder, before)
+                os.replace(self._folder, self._before)
             os.replace(self._part, self._folder)
             self._moved = True
             (self._folder / ".lock").unlink(missing_ok=True)  # before, the pieces would be anybody's
-            shutil.rmtree(before, ignore_errors=True)
+            shutil.rmtree(self._before, ignore_errors=True)
         return load(self._folder)
 
 

@@ -99,12 +99,11 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
 
 
 LARGEST = float(np.finfo(np.float64).max)
-EXTRA = ("metrics_bytes", "means", "clock")  # what a run keeps beside the state, all of it or nothing
 
 
 def _usable(extra: dict[str, Any], step: int, states: Any) -> bool:
-    """Whether a run could go on from what goes with the state; other things may be kept there too."""
-    if not extra.keys() & set(EXTRA):
+    """Whether a run could go on from what goes with the state, if anything does."""
+    if not extra:
         return True
     try:
         means, clock = extra["means"], extra["clock"]

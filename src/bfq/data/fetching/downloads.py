@@ -21,7 +21,7 @@ from bfq.data import places
 from bfq.data.fetching.transfer import Progress, Wanted, begins_well, disk, forget, pull
 from bfq.data.fetching.web import Interrupted, Manners, Refused
 from bfq.errors import BadInput, DiskTrouble
-from bfq.files import make_folder, read_json, write_json
+from bfq.files import make_folder, open_lock, read_json, write_json
 
 OFFLINE = "BFQ_OFFLINE"  # the environment variable that forbids fetching
 
@@ -135,9 +135,7 @@ def _ledger(target: Path) -> Path:
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """One process at a time; the lock goes with the process, however it ends."""
-    with disk(target):
-        file = target.with_name(f".{target.name}.lock").open("w")
-    with file:
+    with open_lock(target.with_name(f".{target.name}.lock")) as file:
         with disk(target):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
