@@ -1,6 +1,7 @@
 """`bfq bench` measures what it says."""
 
 import argparse
+import importlib
 import json
 import time
 
@@ -41,6 +42,12 @@ def test_the_first_call_is_not_counted():
     assert timing.low <= timing.median <= timing.high < 0.1
 
 
+def test_slow_work_is_timed_less_often():
+    assert timed(lambda: time.sleep(0.02), 5, enough=0.03).repeats == 2
+    assert timed(lambda: time.sleep(0.02), 5, enough=0.0001).repeats == 1
+    assert timed(lambda: None, 5, enough=10.0).repeats == 5
+
+
 def test_work_is_counted_for_one_update_of_all_members():
     agent = get_agent("bc")
     config = configure(agent, {"width": 32, "depth": 2, "batch_size": 64})
@@ -66,7 +73,14 @@ def test_acting_counts_batches_a_second():
     row = time_acting(agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5)
     assert row["width"] == 8
     assert row["spread"][0] <= row["batches_per_second"] <= row["spread"][1]
-    assert row["batch"] == 10
+    assert (row["batch"], row["calls"]) == (10, 5)
+
+
+def test_a_slow_policy_is_timed_over_fewer_calls(monkeypatch):
+    agent, acting = get_agent("bc"), importlib.import_module("bfq.bench.acting")
+    monkeypatch.setattr(acting, "LONG", 1e-9)
+    row = time_acting(agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5)
+    assert row["calls"] == 1
 
 
 def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):

@@ -9,12 +9,16 @@ from bfq.agents.agent import Acting, Agent, Spec
 from bfq.bench.timing import timed
 
 BATCH = 2500  # actions at once: 50 environments with 50 candidates each
+LONG = 4.0  # seconds: policies that need more for all calls are timed over fewer
 
 
 def time_acting(
     agent: Agent, config: Any, acting: Acting, spec: Spec, batch: int = BATCH, calls: int = 300
 ) -> dict[str, Any]:
-    """Calls a second that each make `batch` actions from as many observations, with fresh noise."""
+    """Calls a second that each make `batch` actions from as many observations, with fresh noise.
+
+    They are timed together, at most `calls` of them.
+    """
     state = agent.init(jax.random.key(0), spec, config)
     observations = jax.random.normal(jax.random.key(1), (batch, spec.observation_dim))
 
@@ -24,6 +28,9 @@ def time_acting(
     def act(key: Any, observations: Any) -> tuple[Any, Any]:
         key, mine = jax.random.split(key)
         return key, agent.act(state, observations, mine, config, acting)
+
+    one = timed(lambda: act(jax.random.key(2), observations), 1).median
+    calls = max(1, min(calls, int(LONG / one)))
 
     def work() -> Any:
         key, last = jax.random.key(2), jnp.zeros(())
@@ -39,6 +46,7 @@ def time_acting(
         "batch": batch,
         "candidates": acting.candidates,
         "sampling_steps": acting.sampling_steps,
+        "calls": calls,
         "device": jax.devices()[0].device_kind,
         "batches_per_second": calls / timing.median,
         "spread": [calls / timing.high, calls / timing.low],

@@ -1,5 +1,6 @@
 """Times of repeated work, after it has warmed up."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ class Timing(NamedTuple):
     median: float
     low: float
     high: float
+    repeats: int
 
 
 def finished(result: Any) -> Any:
@@ -23,12 +25,15 @@ def finished(result: Any) -> Any:
     return result
 
 
-def timed(work: Callable[[], Any], repeats: int) -> Timing:
-    """Runs the work once unseen, then `repeats` times, each until the device has finished."""
+def timed(work: Callable[[], Any], repeats: int, enough: float = math.inf) -> Timing:
+    """Runs the work once unseen, then `repeats` times, each until the device has finished.
+
+    What is slow is timed less often: once `enough` seconds are timed, no further repeat begins.
+    """
     finished(work())
-    seconds = []
-    for _ in range(repeats):
+    seconds: list[float] = []
+    while len(seconds) < repeats and sum(seconds) < enough:
         began = time.perf_counter()
         finished(work())
         seconds.append(time.perf_counter() - began)
-    return Timing(statistics.median(seconds), min(seconds), max(seconds))
+    return Timing(statistics.median(seconds), min(seconds), max(seconds), len(seconds))

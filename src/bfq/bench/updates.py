@@ -1,6 +1,7 @@
 """The time of one update of a whole population, from drawing the batch to moving the targets."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ class Sizes(NamedTuple):
     chunk: int = 500  # updates in one compiled call
     repeats: int = 5  # calls that are timed
     precision: str = "float32"  # of the products
+    enough: float = math.inf  # seconds of timing after which no further call is timed
 
 
 def inner_steps(config: Any) -> str | None:
@@ -95,12 +97,13 @@ def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str
         states, metrics = program(states, rows, jnp.int32(0))
         return metrics
 
-    timing = timed(work, sizes.repeats)
-    per_update = [seconds / sizes.chunk for seconds in timing]
+    timing = timed(work, sizes.repeats, sizes.enough)
+    per_update = [seconds / sizes.chunk for seconds in timing[:3]]
     return {
         **described(agent, config, sizes),
         "microseconds_per_update": 1e6 * per_update[0],
         "spread": [1e6 * per_update[1], 1e6 * per_update[2]],
+        "repeats": timing.repeats,
         "compile_seconds": made.seconds,
         "from_cache": made.from_cache,
         **_work_done(least_work(agent, config, sizes.spec), sizes.members, per_update[0]),

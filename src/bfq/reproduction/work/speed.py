@@ -46,6 +46,7 @@ MADE_UP = {  # what every time was measured with
         "sha256": None,
     },
 }
+ENOUGH = 20.0  # seconds to time updates for: on a GPU all five calls are within it, on a CPU one or two
 QUICK: dict[str, Any] = {"transitions": 1000, "chunk": 2, "repeats": 1}
 
 
@@ -161,7 +162,7 @@ class Measurement:
         told = self._settings(task)
         config = configure(self._agent, told["config"])
         spec = sizes_of(task)
-        sizes = Sizes(spec=spec, **_smaller(self.experiment))
+        sizes = Sizes(spec=spec, enough=ENOUGH, **_smaller(self.experiment))
         found = {}
         if "frequency" in self._measures:
             found["acting"] = time_acting(self._agent, config, Acting(), spec, BATCH, told["calls"])
