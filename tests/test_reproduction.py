@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from bfq.cli.main import main
+from bfq.cli.reproduce import _told
 from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
 from bfq.files import locked
@@ -748,6 +749,11 @@ def test_times_are_measured_once_and_only_those_that_the_paper_has(tmp_path, mon
     assert elsewhere["cells"] == first["cells"]
     assert main([*words, "--again"]) == 0
     assert len(measured) == 4
+    page = Path("results/efficiency-quick/index.html").read_text()
+    assert "This is a quick run: few updates and actions are timed" in page
+    assert "small networks" not in page
+    assert main([*words[:-1], "--dry-run"]) == 0
+    assert "2 parts of timing at the sizes of " in capsys.readouterr().out
     assert [(c["row"], c["readings"][0]["values"]) for c in first["cells"]] == [
         ("frequency", [100.0]),
         ("training time", [0.5]),
@@ -868,3 +874,8 @@ def test_the_checkerboard_is_drawn_and_measured(tmp_path, monkeypatch, capsys):
     assert picture.read_bytes() == before
     assert base64.b64encode(before).decode() in picture.with_name("index.html").read_text()
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("out", [["--out", "elsewhere/of mine"], ["--out=elsewhere"], []])
+def test_results_do_not_keep_the_place_they_were_written_to(out):
+    assert _told(["reproduce", "main", *out, "--agents", "bc"]) == "bfq reproduce main --agents bc"

@@ -111,7 +111,7 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
     from bfq.reproduction.results.stored import folder_of
     from bfq.training.loop import Stopped
 
-    command = f"bfq {shlex.join(args.words)}"
+    command = _told(args.words)
     done = []
     if not args.json:
         for each in plans:
@@ -130,3 +130,13 @@ def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace
             print((folder / "table.md").read_text())
             print(f"page {folder / 'index.html'}")
     return 1 if any(each.failed for each in done) else 0
+
+
+def _told(words: "Sequence[str]") -> str:
+    """The command as results keep it: without `--out`, a place on one machine that changes no number."""
+    kept = [
+        word
+        for place, word in enumerate(words)
+        if not word.startswith("--out=") and "--out" not in words[max(0, place - 1) : place + 1]
+    ]
+    return f"bfq {shlex.join(kept)}"
