@@ -206,6 +206,34 @@ def test_ddim_is_of_first_order_and_dpm_solver_of_second():
     assert 3.0 < error("dpm_solver", 20) / error("dpm_solver", 40) < 5.5
 
 
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_prediction_beyond_the_bounds_has_no_gradient(name):
+    """Clipped, it is ±1 whatever the network; one within the bounds does reach the network."""
+
+    def end(predicted):
+        sampler, noise = SAMPLERS[name], jax.random.normal(KEY, (6, 2))
+        return sampler(lambda x, t: jnp.broadcast_to(predicted, x.shape), vp(5), noise, KEY, 5).sum()
+
+    gradient = jax.jit(jax.grad(end))
+    np.testing.assert_array_equal(gradient(jnp.array([5.0, -5.0])), 0.0)
+    assert (gradient(jnp.array([0.1, -0.1])) > 0.1).all()
+
+
+def test_an_action_beyond_the_bounds_has_no_gradient():
+    """One step of DDIM that keeps much of its noise: some of its ends lie outside, though no prediction."""
+    alpha = jnp.array([0.6, 0.3])
+    recipe = solvers.Recipe(Schedule(alpha, jnp.sqrt(1 - alpha**2), ends_noisy=False), "ddim", 1, "action")
+    predicted = jnp.full((40, 2), 0.5)
+
+    def ends(predicted):
+        return solvers.generate(lambda x, t, s: predicted, jnp.zeros((40, 3)), 2, KEY, recipe)
+
+    outside = np.abs(ends(predicted)) == 1.0
+    assert 0 < outside.sum() < outside.size
+    gradient = jax.grad(lambda predicted: ends(predicted).sum())(predicted)
+    np.testing.assert_array_equal(gradient != 0, ~outside)
+
+
 @pytest.mark.parametrize("steps_a_turn", [1, 2])
 def test_unrolled_and_looped_chains_agree(monkeypatch, steps_a_turn):
     schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))

@@ -137,6 +137,26 @@ def test_only_normalised_the_policy_ignores_the_scale_of_q(module, normalised):
     np.testing.assert_allclose(tenfold, once if normalised else 10 * once, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("module", [fql, fbrac], ids=lambda m: m.AGENT.name)
+def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values(module):
+    """The clip passes no gradient: where all actions lie outside, the value term leaves the policy alone."""
+    state, config = begun(module, alpha=0.0)
+    networks = state.networks.params
+
+    @jax.jit
+    def gradient(policy):
+        if module is fql:
+            loss = lambda now: fql.policy_loss(networks._replace(policy=now), networks, batch(), KEY, config)
+        else:
+            loss = lambda now: fbrac.policy_loss(now, networks.critics, batch(), KEY, config)
+        return jax.grad(lambda now: loss(now)[0])(policy)
+
+    inside = networks.policy if module is fql else networks.flow
+    outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
+    assert size(gradient(inside)) > 1e-3
+    assert size(gradient(outside)) == 0
+
+
 def test_fbrac_differentiates_through_all_its_steps():
     """Against central differences, along a random direction; one that stops at the last step is far off."""
     state, config = begun(fbrac, alpha=0.0, normalise_q=False, flow_steps=5, critic="plain")

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,6 +115,21 @@ def test_the_value_term_ignores_the_scale_of_q():
     once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
     assert float(jnp.abs(once).max()) > 1e-3
     np.testing.assert_allclose(tenfold, once, rtol=1e-3, atol=1e-6)
+
+
+def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values():
+    """The clip passes no gradient: where all actions lie outside, the value term leaves the policy alone."""
+    state, config = begun(bc_weight=0.0, consistency_weight=0.0, eta=1.0, flow_steps=2)
+
+    @jax.jit
+    def gradient(policy, k):
+        return flat(jax.grad(lambda now: sorl.policy_loss(now, state, batch(), KEY, k, config)[0])(policy))
+
+    inside = state.networks.params.policy
+    outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
+    for k in (jnp.int32(0), jnp.int32(1)):
+        assert float(jnp.abs(gradient(inside, k)).max()) > 1e-3
+        np.testing.assert_array_equal(gradient(outside, k), 0.0)
 
 
 def test_numbers_of_steps_are_uniform_and_drawn_twice():
