@@ -90,6 +90,28 @@ def test_several_files_become_one_dataset(tmp_path, capsys):
     np.testing.assert_array_equal(load_dataset("all").observations[::4, 0], [0.5, 1.5, 2.5])
 
 
+@pytest.mark.parametrize(("low", "kept_low"), [("-40,-2e1", [-40, -20]), ("-4.5e1", [-45, -45])])
+def test_a_range_may_have_a_number_for_each_of_an_action(tmp_path, capsys, low, kept_low):
+    columns = {"observations": np.eye(4), "actions": np.outer([1, -1, 0.5, 0], [40, 20]), "rewards": range(4)}
+    np.savez(tmp_path / "arm.npz", **columns, timeouts=[0, 0, 0, 1])
+    words = ("data", "import", "arm.npz", "--as", "arm", "--action-low", low)
+    told(capsys, *words, "--action-high", "40,20")
+    data = load_dataset("arm")
+    assert (data.action_low.tolist(), data.action_high.tolist()) == (kept_low, [40, 20])
+    for wrong, sentence in (
+        ("40,40,20", "action_high has 3 numbers, but an action has 2 numbers: give one number for all"),
+        ("40,", "'40,' is neither a number nor numbers with commas"),
+    ):
+        assert main([*words, "--replace", "--action-high", wrong]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_file_that_train_cannot_read_by_itself_is_sent_to_import(tmp_path, capsys):
+    (tmp_path / "arm.csv").write_text("q,F,gain\n1,2,3\n")
+    assert main(["train", "--task", "arm.csv"]) == 2
+    assert "with bfq data import FILE --as NAME --map observations=" in capsys.readouterr().err
+
+
 def test_inspect_shows_numbers_and_writes_a_page(tmp_path, capsys):
     assert main(["data", "make", "local/hopper-random", "--size", "200"]) == 0
     capsys.readouterr()

@@ -14,7 +14,7 @@ import pytest
 
 from bfq.data.checks.defects import name_of
 from bfq.data.checks.episodes import mark_ends
-from bfq.data.checks.ranges import from_data
+from bfq.data.checks.ranges import completed, from_data
 from bfq.data.dataset import from_arrays, from_episodes
 from bfq.data.formats import delimited
 from bfq.data.tables import read_table
@@ -159,13 +159,65 @@ def test_common_names_are_recognised_and_told(tmp_path):
 def test_a_mapping_that_cannot_be_is_refused_with_the_nearest_name(tmp_path):
     path = write_csv(tmp_path / "log.csv", log())
     with pytest.raises(BadInput, match="did you mean 'observations'"):
-        read_table(path, {"observation": "observations_"})
+        read_table(path, {"observatoins": "observations_"})
     with pytest.raises(BadInput, match="did you mean 'rewards'"):
         read_table(path, {"rewards": "rewrads"})
-    with pytest.raises(BadInput, match="has no rewards: it holds actions_0"):
+    with pytest.raises(BadInput, match="has no rewards: it holds observations_0"):
         read_table(path, {"rewards": "none"})
     with pytest.raises(BadInput, match="there is no file"):
         read_table(tmp_path / "absent.csv")
+
+
+def test_columns_are_told_in_the_order_of_the_file_and_a_cut_shows(tmp_path):
+    names = [f"{letter}x" for letter in "zyxwvutsrqponmlkjihgf"]
+    path = write_csv(tmp_path / "log.csv", {name: [0.5, 1.5] for name in names})
+    with pytest.raises(BadInput, match=f"it holds {', '.join(names[:20])} and 1 more: ") as raised:
+        read_table(path)
+    assert "bfq data import FILE --as NAME --map observations=" in str(raised.value)  # the verb that has it
+    with pytest.raises(BadInput, match=f"there are: {', '.join(names[:20])} and 1 more: "):
+        read_table(path, {"observations": "0000"})
+
+
+def test_a_name_that_stands_twice_is_refused_before_one_that_is_not_there(tmp_path):
+    (tmp_path / "log.csv").write_text("obs_0,act,gain,heat,heat,\n1,0.5,2,3,4,\n")
+    with pytest.raises(BadInput, match="several columns have the name heat") as raised:
+        read_table(tmp_path / "log.csv", {"rewards": "profit"})
+    assert name_of(raised.value) == "column-twice"
+
+
+def test_a_prefix_of_columns_without_numbers_is_told_from_a_misspelt_name(tmp_path):
+    given = log()
+    columns = {"obs": given["observations"], **dict.fromkeys(("F_x", "F_y", "gain"), given["rewards"])}
+    path = write_csv(tmp_path / "log.csv", columns)
+    with pytest.raises(BadInput, match="numbered columns only .such as obs_0, obs_1., while F_x, F_y begin"):
+        read_table(path, {"actions": "F_", "rewards": "gain"})
+    with pytest.raises(BadInput, match="did you mean 'gain'"):
+        read_table(path, {"actions": "F_x+F_y", "rewards": "gai"})
+
+
+def test_common_names_stand_for_our_words_in_a_mapping(tmp_path):
+    given = log()
+    names = {"observations": "seen", "actions": "F", "rewards": "gain", "timeouts": "cut", "terminals": "out"}
+    path = write_csv(tmp_path / "log.csv", {names[word]: column for word, column in given.items()})
+    mapping = {"obs": "seen_", "acts": "F_", "rew": "gain", "truncated": "cut", "terminated": "out"}
+    assert read_table(path, mapping).sha256 == from_arrays(**given).sha256
+    with pytest.raises(BadInput, match="names observations twice, for state stands for them as well"):
+        read_table(path, {**mapping, "state": "gain"})
+
+
+@pytest.mark.parametrize(("word", "defect", "what"), [("nan", "nan", "NaN"), ("-inf", "infinite", "an inf")])
+def test_a_number_that_is_not_finite_is_told_with_its_line_and_column(tmp_path, reader, word, defect, what):
+    path = write_csv(tmp_path / "log.csv", log())
+    lines = path.read_text().splitlines()
+    for row in (3, 5):
+        cells = lines[row + 1].split(",")
+        cells[12] = word
+        lines[row + 1] = ",".join(cells)
+    path.write_text("\n".join(lines))
+    where = r"line 5 of log.csv \(row 3, 2 rows in all, counted from 0\)"
+    with pytest.raises(BadInput, match=f"{where} holds {what}.* for actions_0: ") as raised:
+        read_table(path)
+    assert name_of(raised.value) == defect
 
 
 def lengths_to_flags(*lengths):
@@ -231,6 +283,35 @@ def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
     np.testing.assert_allclose(lows, low, rtol=1e-6)
     np.testing.assert_allclose(highs, high, rtol=1e-6)
     assert bool(told) == ((list(low), list(high)) != ([-1], [1]))
+
+
+@pytest.mark.parametrize(("given", "missing", "told"), [
+    ((None, None), "The range", "-40 to 40 for 0 and 2, -20 to 20 for 1 (numbers of an action"),
+    ((-50.0, None), "The action_high", "-50 to 40 for 0 and 2, -50 to 20 for 1 (numbers of an action"),
+    ((None, [40, 50, 60]), "The action_low", "-40 to 40 for 0, -20 to 50 for 1, -40 to 60 for 2 (numbers"),
+    (([-40, -20, -40], None), "The action_high", "-40 to 40 for 0 and 2, -20 to 20 for 1 (numbers of an"),
+])  # fmt: skip
+def test_the_note_on_a_range_tells_what_was_missing_and_what_holds_now(given, missing, told):
+    reach = np.array([40.0, 20.0, 40.0])
+    low, high, sentence = completed(np.stack([-reach, reach]), *given)
+    np.testing.assert_array_equal(low, -reach if given[0] is None else np.broadcast_to(given[0], 3))
+    np.testing.assert_array_equal(high, reach if given[1] is None else np.broadcast_to(given[1], 3))
+    assert sentence.startswith(f"{missing} of the actions was not given. They reach from -40 to 40, so the ")
+    assert f"was taken as {told}" in sentence
+    assert ("--action-low" in sentence, "--action-high" in sentence) == tuple(x is None for x in given)
+
+
+def test_one_bound_is_noted_as_it_is_kept(tmp_path):
+    np.savez(tmp_path / "log.npz", **log(actions=40 * log()["actions"]))
+    data = read_table(tmp_path / "log.npz", action_low=-50)
+    (note,) = [note for note in data.notes if "was not given" in note]
+    assert note.startswith("The action_high of the actions")
+    first, second = data.action_high
+    assert f"taken as -50 to {first:g} for 0, -50 to {second:g} for 1 (numbers" in note
+    for wrong in ([-50, -50, -50], [-50]):
+        numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
+        with pytest.raises(BadInput, match=numbers):
+            read_table(tmp_path / "log.npz", action_low=wrong)
 
 
 def test_a_range_is_the_users_then_the_files_then_the_datas(tmp_path):

@@ -1,6 +1,7 @@
 """`bfq data`: make data, bring it in, look at it, roll a stored policy, fetch published files."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,26 @@ def _columns(parser: argparse.ArgumentParser) -> None:
         metavar="OURS=THEIRS[,…]",
         help="a column, a prefix (observations=obs_), several (a+b), or none",
     )
-    add("--action-low", type=float, metavar="X", help="the smallest action the machine takes")
-    add("--action-high", type=float, metavar="X", help="the largest action the machine takes")
+    # So that -40,-20 or -1e3 after a flag is not taken for a flag itself.
+    parser._negative_number_matcher = re.compile(r"-\.?\d")
+    one_each = "or one for each number of an action, joined by commas"
+    add("--action-low", type=_bound, metavar="X[,…]", help=f"the smallest the machine takes, {one_each}")
+    add("--action-high", type=_bound, metavar="X[,…]", help=f"the largest the machine takes, {one_each}")
     add(
         "--reward-on",
         default="state",
         choices=("state", "next_state"),
         help="OGBench files: whether the state before the action earns the reward, or the one after",
     )
+
+
+def _bound(word: str) -> float | list[float]:
+    """One number for the whole action, or a list, since the joints of a machine differ in strength."""
+    try:
+        found = [float(one) for one in word.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{word!r} is neither a number nor numbers with commas") from error
+    return found if len(found) > 1 else found[0]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -237,6 +237,11 @@ _PAPER = (
     _pen("human", "25 human demonstrations"),
     _pen("cloned", "human demonstrations and an imitator of them, half and half"),
 )
+_MORE_D4RL = tuple(  # published as well; the paper does not use them
+    _run(robot, level, f"{robot}-{level}-v2", "D4RL's file")
+    for robot in ("halfcheetah", "hopper", "walker2d")
+    for level in ("random", "expert")
+)
 _LOCAL = (
     *(
         _run(robot, level, f"local/{robot}-{level}", "made here from policies that ship with bfq")
@@ -253,7 +258,7 @@ _LOCAL = (
 _REROLL = "rolled out here from D4RL's policy: `bfq data reroll FILE"
 _REROLLED = tuple(
     task
-    for robot in ("halfcheetah", "hopper", "walker2d")
+    for robot in RUNS
     for level in ("medium", "medium-expert")
     for task in (
         _run(robot, level, f"rerolled/{robot}-{level}", f"{_REROLL}`"),
@@ -264,8 +269,9 @@ _REROLLED = tuple(
 )
 
 PAPER = tuple(task.name for task in _PAPER)  # the 21 tasks of the paper's tables
+PUBLISHED = (*PAPER, *(task.name for task in _MORE_D4RL))
 TASKS: dict[str, Task] = {
-    task.name: task for task in (_MINI, PENDULUM, CHECKERBOARD, *_PAPER, *_LOCAL, *_REROLLED)
+    task.name: task for task in (_MINI, PENDULUM, CHECKERBOARD, *_PAPER, *_MORE_D4RL, *_LOCAL, *_REROLLED)
 }
 DEFAULT_TASK = MINI
 

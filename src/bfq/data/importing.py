@@ -1,5 +1,6 @@
 """Any file of transitions, recognised by what is in it; and several of them into one dataset kept here."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 from bfq.data import d4rl, minari, ogbench, store
 from bfq.data.catalog import SIZES, TASKS, Task
 from bfq.data.dataset import Dataset
+from bfq.data.fetching.remotes import REMOTES, remotes_for
 from bfq.data.formats.hdf5 import ENDINGS
 from bfq.data.places import dataset_folder
 from bfq.data.tables import read_table
@@ -49,6 +51,29 @@ def _check_sizes(piece: Dataset, task: Task | None) -> None:
         )
 
 
+def _check_name(path: Path, task: Task | None) -> None:
+    """Refuses a file of D4RL's that bears the name of another task."""
+    own = d4rl.task_name(path)
+    if task is not None and own != task.name and own in {remote.name for remote in REMOTES}:
+        raise BadInput(f"{path.name} is by its name of {own} and not of {task.name}: choose another --as.")
+
+
+def _is_published(paths: Sequence[Path], task: Task | None) -> bool | None:
+    """Whether these are a task's published files, by their SHA-256; None where none is published."""
+    try:
+        known = {remote.sha256 for remote in remotes_for(task.name)} if task else {None}
+    except BadInput:  # nobody tells where the files of this task are
+        return None
+    if None in known or not all(path.is_file() for path in paths):
+        return None
+    return {_sha256(path) for path in paths} <= known
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def import_files(
     paths: Sequence[Path],
     name: str,
@@ -67,6 +92,7 @@ def import_files(
     notes: dict[str, None] = {}
     with store.Writer(folder, replace=replace) as writer:
         for path in paths:
+            _check_name(path, task)
             piece = read_any(path, task, mapping, **settings)
             _check_sizes(piece, task)
             notes.update(dict.fromkeys(piece.notes))
@@ -74,4 +100,8 @@ def import_files(
         source = (
             piece.source if len(paths) == 1 else f"{len(paths)} files, {paths[0].name} to {paths[-1].name}"
         )
-        return writer.finish(name, source, tuple(notes), {"files": [path.name for path in paths]})
+        published = _is_published(paths, task)
+        if published is False:
+            notes[f"Not the file that is published as {name}: its SHA-256 is another."] = None
+        told = {"files": [path.name for path in paths], "published": published}
+        return writer.finish(name, source, tuple(notes), told)

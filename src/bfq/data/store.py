@@ -89,6 +89,12 @@ def exists(folder: Path) -> bool:
     return (folder / CARD).is_file()
 
 
+def made(folder: Path) -> dict[str, Any]:
+    """How the dataset in a folder came to be, as its card tells."""
+    told = _card(folder).get("made")
+    return told if isinstance(told, dict) else {}
+
+
 def _card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads((folder / CARD).read_text())

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.checks.defects import refuse
-from bfq.data.checks.ranges import from_data
+from bfq.data.checks.ranges import BOUNDS, completed
 from bfq.data.checks.validation import as_array
 from bfq.data.dataset import Dataset, from_arrays
 from bfq.data.formats import delimited, hdf5, npz, parquet
@@ -21,7 +21,6 @@ from bfq.data.formats.column_names import MATRICES, Theirs, choose
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]
-BOUNDS = ("action_low", "action_high")
 WORDS = ("name", "source")  # written by write_npz, so that a dataset keeps its origin
 # How a file begins that is of another kind than its ending says.
 BEGINNINGS = {b"PK\x03\x04": ".npz", b"\x89HDF": ".hdf5", b"PAR1": ".parquet", b"\x1f\x8b": ".gz"}
@@ -134,16 +133,14 @@ def _range(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The bounds of the actions: as given, as the file says, or from the data, which is then told."""
     limits = {bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS}
-    missing = [bound for bound in BOUNDS if limits[bound] is None]
     values = as_array("actions", actions)
     # What is wrong with the actions themselves is said by the checks that follow.
     sound = values.dtype.kind in "fiub" and values.ndim in (1, 2) and values.size > 0
     sound = sound and bool(np.isfinite(values).all())
-    if not missing or not sound:
+    if not sound or all(limit is not None for limit in limits.values()):
         return {bound: limit for bound, limit in limits.items() if limit is not None}, ()
-    low, high, told = from_data(values.reshape(len(values), -1))
-    taken = {"action_low": low, "action_high": high}
-    return {**limits, **{bound: taken[bound] for bound in missing}}, (told,) if told else ()
+    low, high, told = completed(values.reshape(len(values), -1), **limits)
+    return {"action_low": low, "action_high": high}, (told,) if told else ()
 
 
 def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

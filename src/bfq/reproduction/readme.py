@@ -27,7 +27,12 @@ from bfq.reproduction.shown.table import number, signed, spread
 
 BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
-DATA = {"rerolled": "data rolled out here", "local": "data made here", "embedded": "no task of the paper"}
+DATA = {
+    "imported": "not the published file",
+    "rerolled": "data rolled out here",
+    "local": "data made here",
+    "embedded": "no task of the paper",
+}
 MEAN = "mean"
 DOUBT = "†"  # at a number of the paper that has a note
 # The first of these is shown.

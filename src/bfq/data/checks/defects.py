@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 from bfq.errors import BadInput
 
+# The one verb that has these flags, for a file may be read by any.
+IMPORT = "bfq data import FILE --as NAME"
+MAP = f"{IMPORT} --map"
+RANGE = f"{IMPORT} --action-low … --action-high …"
+
 
 @dataclass(frozen=True)
 class Defect:
@@ -46,11 +51,11 @@ DEFECTS: dict[str, Defect] = {
     ),
     "missing-column": _refused(
         "observations, actions or rewards are not found",
-        "say which columns they are with --map observations=…,actions=…,rewards=… (in Python, mapping)",
+        f"say which columns they are with {MAP} observations=…,actions=…,rewards=… (in Python, mapping)",
     ),
     "unknown-column": _refused("a column named by --map does not exist", "correct the name after ="),
     "ambiguous-columns": _refused(
-        "several columns could be the same thing", "say which one is meant with --map"
+        "several columns could be the same thing", f"say which one is meant with {MAP} … (in Python, mapping)"
     ),
     "column-twice": _refused(
         "one column is used for two things, or two columns have one name",
@@ -96,7 +101,7 @@ DEFECTS: dict[str, Defect] = {
     ),
     "action-beyond-range": _refused(
         "an action lies outside the given range",
-        "give the true range as action_low and action_high (--action-low, --action-high), or clip them",
+        f"give the true range as action_low and action_high ({RANGE}), or clip them",
     ),
     # episodes and next observations
     "no-episode-end": _refused(
@@ -117,11 +122,11 @@ DEFECTS: dict[str, Defect] = {
     ),
     "next-not-shifted": _refused(
         "next observations are the same row's observations again",
-        "give the observation after the action, or leave them out (--map next_observations=none)",
+        f"give the observation after the action, or leave them out ({MAP} next_observations=none)",
     ),
     "next-shifted-wrongly": _refused(
         "next observations are those of another row than the one after",
-        "give the observation after the action, or leave them out (--map next_observations=none)",
+        f"give the observation after the action, or leave them out ({MAP} next_observations=none)",
     ),
     # suspicious, and told
     "unseen-successor": _noted(
@@ -138,16 +143,16 @@ DEFECTS: dict[str, Defect] = {
     ),
     "next-from-another-episode": _noted(
         "after a time-out the next observation is the first one of the next episode",
-        "if the world was reset there, it did not follow: leave next observations out (--map "
+        f"if the world was reset there, it did not follow: leave next observations out ({MAP} "
         "next_observations=none), and bfq leaves out these rows",
     ),
     "terminals-at-time-limit": _noted(
         "many episodes end in a terminal after exactly the longest length there is",
-        "if they were only cut off there, mark those rows as timeouts, not terminals (--map timeouts=…)",
+        f"if they were only cut off there, mark those rows as timeouts, not terminals ({MAP} timeouts=…)",
     ),
     "both-flags": _noted(
         "time-outs are marked as terminals too, and count as terminals",
-        "if the flag means any end, give it as dones (--map dones=…)",
+        f"if the flag means any end, give it as dones ({MAP} dones=…)",
     ),
     "terminals-everywhere": _noted(
         "most rows are terminal, so hardly any action has a future",
@@ -180,8 +185,8 @@ DEFECTS: dict[str, Defect] = {
         "a few values lie very far from all others", "repair or remove these rows if the value is not genuine"
     ),
     "narrow-actions": _noted(
-        "actions use a small part of their range", "give the true range as action_low and action_high "
-        "(--action-low, --action-high)",
+        "actions use a small part of their range",
+        f"give the true range as action_low and action_high ({RANGE})",
     ),
     "discrete-actions": _noted(
         "actions are whole numbers from 0 up, as numbered choices are",

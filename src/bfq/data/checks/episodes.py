@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import note, refuse
+from bfq.data.checks.defects import MAP, note, refuse
 from bfq.data.checks.logged import Flags, Rows
 
 FLAGS = ("terminals", "timeouts", "dones", "episode_starts")
@@ -75,7 +75,7 @@ def _told(ends: int, limited: int) -> str:
         what = f"its {ends} ends are taken as terminals"
     return (
         f"The flag of episode ends does not say of which kind they are: {what}. To say it yourself, give the "
-        "flag as terminals or as timeouts (--map terminals=… or --map timeouts=…)."
+        f"flag as terminals or as timeouts ({MAP} terminals=… or timeouts=…)."
     )
 
 

@@ -1,13 +1,16 @@
 """Which column of a file is what: as the user says, by our own names, or by names in common use."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from bfq.data.checks.defects import refuse
-from bfq.errors import unknown
+from bfq.errors import BadInput, unknown
 
 MATRICES = ("observations", "actions", "next_observations")
+MOST = 20  # columns that a sentence names
 NONE = "none"  # after =, says that the file has no such column
 # The first name of each is ours; the others are common elsewhere.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -42,10 +45,8 @@ class Chosen:
 
 def choose(file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None = None) -> Chosen:
     """Finds our columns among a file's names; the mapping goes first, then our names, then common ones."""
-    told = dict(mapping or {})
-    for word in told:
-        if word not in NAMES:
-            raise unknown("name before = in the mapping", word, NAMES)
+    _named_once(names)
+    told = _ours(mapping or {})
     columns = {word: _told(word, theirs, names) for word, theirs in told.items() if theirs != NONE}
     taken = {name for chosen in columns.values() for name in chosen}
     free = [name for name in names if name not in taken]
@@ -58,11 +59,23 @@ def choose(file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None
                 recognised.append(f"{_short(found)} as {word}")
     for word in NEEDED:
         if word not in columns:
-            held = ", ".join(sorted(set(filter(None, names)))[:20]) or "nothing"
-            raise refuse("missing-column", f"{file} has no {word}: it holds {held}")
-    _once(columns, names)
+            raise refuse("missing-column", f"{file} has no {word}: it holds {_listed(names)}")
+    _used_once(columns)
     notes = (f"Took {', '.join(recognised)}, by their names.",) if recognised else ()
     return Chosen(columns, notes)
+
+
+def _ours(mapping: Mapping[str, Theirs]) -> dict[str, Theirs]:
+    """The mapping with our own word on the left, where a common name may stand for it."""
+    told: dict[str, Theirs] = {}
+    for given, theirs in mapping.items():
+        word = next((word for word, synonyms in NAMES.items() if given in synonyms), None)
+        if word is None:
+            raise unknown("name before = in the mapping", given, NAMES)
+        if word in told:
+            raise BadInput(f"the mapping names {word} twice, for {given} stands for them as well.")
+        told[word] = theirs
+    return told
 
 
 def _told(word: str, theirs: Theirs, names: Sequence[str]) -> tuple[str, ...]:
@@ -74,13 +87,26 @@ def _told(word: str, theirs: Theirs, names: Sequence[str]) -> tuple[str, ...]:
     for part in parts:
         exact = (part,) if part in names else _numbered(part, names)
         if not exact:
-            known = [name for name in names if name] or ["nothing"]
-            raise refuse("unknown-column", str(unknown("column", part, known)).rstrip("?."))
+            raise _unknown_column(part, names)
         found.extend(exact)
     if len(found) > 1 and word not in MATRICES:
         several = ", ".join(found[:5])
         raise refuse("ambiguous-columns", f"{word} are one column, but {several} are {len(found)}")
     return tuple(found)
+
+
+def _unknown_column(part: str, names: Sequence[str]) -> BadInput:
+    """Says what there is instead, and what a prefix is where one was meant."""
+    begun = [name for name in names if part and name.startswith(part)]
+    if len(begun) > 1:
+        return refuse(
+            "unknown-column",
+            f"no column is called {part!r}, and a prefix stands for numbered columns only (such as obs_0, "
+            f"obs_1), while {_listed(begun)} begin so, which can be joined by + ({begun[0]}+{begun[1]})",
+        )
+    near = get_close_matches(part, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}" if near else f"there are: {_listed(names)}"
+    return refuse("unknown-column", f"unknown column {part!r}: {hint}")
 
 
 def _recognised(word: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -121,12 +147,24 @@ def _short(columns: Sequence[str]) -> str:
     return columns[0] if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
 
 
-def _once(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+def _listed(names: Sequence[str]) -> str:
+    """The names in the order of the file, with a sign where not all are told."""
+    held = [name for name in names if name]
+    more = f" and {len(held) - MOST} more" if len(held) > MOST else ""
+    return f"{', '.join(held[:MOST])}{more}" if held else "nothing"
+
+
+def _named_once(names: Sequence[str]) -> None:
+    """Refuses a name that stands twice before anything else, for no other word about columns can be sure."""
+    for name, count in Counter(filter(None, names)).items():
+        if count > 1:
+            raise refuse("column-twice", f"several columns have the name {name}")
+
+
+def _used_once(columns: Mapping[str, Sequence[str]]) -> None:
     uses: dict[str, str] = {}
     for word, chosen in columns.items():
         for name in chosen:
             if name in uses:
                 raise refuse("column-twice", f"the column {name} is used for {uses[name]} and for {word}")
-            if list(names).count(name) > 1:
-                raise refuse("column-twice", f"several columns have the name {name}")
             uses[name] = word

@@ -51,6 +51,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> Arrays:
     columns = _by_pyarrow(path, head, places) if has_pyarrow() else None
     if columns is None:
         columns = _by_numpy(path, head, places)
+    _check_finite(path, head, places, columns)
     return dict(zip(names, columns, strict=True))
 
 
@@ -182,7 +183,17 @@ def _truth(cell: str) -> float:
     return TRUTH[word] if word in TRUTH else float(cell)
 
 
-def _first_defect(path: Path, head: Head, places: Sequence[int]) -> BadInput | None:
+def _check_finite(path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]) -> None:
+    """Refuses NaN and infinite numbers here, where their line and the name of their column are known."""
+    numbers = [column for column in columns if column.dtype.kind == "f"]
+    bad = sum((~np.isfinite(column) for column in numbers), np.zeros(len(columns[0]), bool))
+    count = int(np.count_nonzero(bad))
+    found = _first_defect(path, head, places, f"{count:,} row{'s' * (count > 1)} in all, ") if count else None
+    if found:
+        raise found
+
+
+def _first_defect(path: Path, head: Head, places: Sequence[int], in_all: str = "") -> BadInput | None:
     """Goes through the file cell by cell until something is wrong with one."""
     with _opened(path) as file:
         reader = csv.reader(file, delimiter=head.separator)
@@ -192,7 +203,7 @@ def _first_defect(path: Path, head: Head, places: Sequence[int]) -> BadInput | N
             if not cells:
                 continue
             number += 1
-            where = f"line {reader.line_num} of {path.name} (row {number}, counted from 0)"
+            where = f"line {reader.line_num} of {path.name} (row {number}, {in_all}counted from 0)"
             if len(cells) != len(head.names):
                 count = len(head.names)
                 return refuse("ragged-row", f"{where} has {len(cells)} cells for {count} names")
@@ -207,6 +218,9 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
     name, kind = head.names[place], head.kinds[place]
     if not cell:
         return refuse("empty-cell", f"{where} has no value for {name}")
+    if kind != "text" and _is_number(cell) and not np.isfinite(float(cell)):
+        defect, what = ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
+        return refuse(defect, f"{where} holds {what} for {name}")
     if kind == "text" or _is_number(cell) or (kind == "truth" and cell.lower() in TRUTH):
         return None
     if _has_comma(cell):

@@ -101,7 +101,7 @@ def _columns(experiment: Experiment, names: Sequence[str]) -> tuple[Column, ...]
     others = [name for name in wished if name not in known]
     for name in others:
         if name not in agent_names():
-            raise unknown("agent", name, [*(c.label for c in experiment.columns), *agent_names()])
+            raise unknown("agent", name, {*(c.label for c in experiment.columns), *agent_names()})
     return (*found, *(Column(name, name) for name in others))
 
 

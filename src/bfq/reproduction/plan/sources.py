@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from bfq.data import store
-from bfq.data.catalog import PAPER, PENDULUM, TASKS
+from bfq.data.catalog import PENDULUM, PUBLISHED, TASKS
 from bfq.data.places import dataset_folder
 from bfq.data.sources import availability, is_kept, remedy
 from bfq.errors import BadInput
@@ -14,6 +14,7 @@ from bfq.simulation.worlds import make_world
 STAND_IN = PENDULUM.name  # embedded, seconds to make, no simulator to install: for quick runs
 KINDS = {
     "published": "the published data",
+    "imported": "imported under this name, and not the published file",
     "rerolled": "rolled out here from the policies that collected D4RL's data, and not D4RL's file",
     "local": "made here after the published recipe, and not the published data",
     "embedded": "a small task that ships with bfq and is in no table of the paper",
@@ -69,7 +70,7 @@ def as_good(task: str, data: str) -> list[str]:
 
 def _candidates(task: str) -> list[str]:
     """The names under which a row's data may be here, best first."""
-    if task not in PAPER:
+    if task not in PUBLISHED:
         return [task]
     stem = task.removesuffix("-v2").removesuffix("-singletask-v0")
     # The old masses are those of the worlds in which D4RL's data and reference scores were made.
@@ -93,7 +94,7 @@ def _checked(task: str, data: str) -> Source:
 
 def _few(data: str, kind: str) -> str:
     """A word on data of which much less was made than is published."""
-    if kind not in ("rerolled", "local") or not is_kept(data):
+    if kind not in ("imported", "rerolled", "local") or not is_kept(data):
         return ""
     try:
         count = len(store.load(dataset_folder(data)))
@@ -103,10 +104,18 @@ def _few(data: str, kind: str) -> str:
 
 
 def _kind(data: str) -> str:
-    if data in PAPER:
-        return "published"
+    if data in PUBLISHED:
+        return "published" if _is_published(data) else "imported"
     prefix, slash, _ = data.partition("/")
     return prefix if slash and data != "local/halfcheetah-mini" else "embedded"
+
+
+def _is_published(data: str) -> bool:
+    """Whether nothing speaks against it: files of which no SHA-256 is published are taken at their name."""
+    try:
+        return store.made(dataset_folder(data)).get("published") is not False
+    except BadInput:  # its row says so when its turn comes
+        return True
 
 
 @cache
