@@ -1,4 +1,4 @@
-"""Every array shape in a signature is checked while the tests run."""
+"""Array shapes in the signatures of what agents are built from (CHECKED) are checked while the tests run."""
 
 import atexit
 import os

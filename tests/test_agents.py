@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from bfq.agents import Acting, Batch, Spec, agent_names, get_agent
+from bfq.agents import agent as agent_module
 from bfq.agents.agent import check_acting, configure, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.cli.agent_facts import choices
@@ -411,6 +412,30 @@ def test_it_says_what_it_needs_of_a_batch(name):
     assert set(agent.needs) <= {"next_actions"}
 
 
+def traced_once(function, *arguments):
+    """Traces it, and refuses a key that is used twice: drawn from, split or handed on a second time."""
+    with jax.debug_key_reuse(True):
+        return jax.eval_shape(jax.jit(lambda *given: function(*given)), *arguments)
+
+
+def test_a_key_that_is_used_twice_is_found():
+    """By what the next test relies on: whether it is drawn from twice, or split and drawn from."""
+    key = jax.random.key(0)
+    traced_once(lambda k: [jax.random.normal(one) for one in jax.random.split(k)], key)
+    for again in (jax.random.uniform, jax.random.split):
+        with pytest.raises(jax.errors.KeyReuseError):
+            traced_once(lambda k, again=again: (jax.random.normal(k), again(k)), key)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_terms_of_an_update_have_independent_draws(name):
+    """The critics' loss, imitation and guidance: no key serves two of them."""
+    agent, config, key = get_agent(name), small(name), jax.random.key(0)
+    batch = ROWS.batch(jnp.arange(SMALL["batch_size"]))
+    state = jax.eval_shape(lambda c: agent.init(key, SPEC, c), config)
+    traced_once(lambda s, k, c: agent.update(s, batch, k, c), state, key, config)
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_run_is_described_by_its_configuration(name, tmp_path):
     run = compose("pendulum-mixed", name, seeds=[1, 5])
@@ -506,3 +531,22 @@ def test_switches_that_change_the_method_keep_the_contract(name, values):
     actions = agent.act(after, observations, jax.random.key(3), config, Acting(candidates=4))
     assert actions.shape == (64, 2)
     assert float(jnp.abs(actions).max()) <= 1.0
+
+
+def test_a_file_that_is_no_agent_is_told_in_a_sentence(monkeypatch):
+    real = agent_module.importlib.import_module
+
+    def broken(name, *rest):
+        if name == "bfq.agents.bc":
+            raise SyntaxError("invalid syntax", ("bc.py", 3, 1, "def", 3, 4))
+        return real(name, *rest)
+
+    monkeypatch.setattr(agent_module.importlib, "import_module", broken)
+    with pytest.raises(BadInput, match="bc.py is no Python, at line 3"):
+        get_agent("bc")
+
+
+def test_an_agent_has_the_name_of_its_file(monkeypatch):
+    monkeypatch.setattr("bfq.agents.bc.AGENT", get_agent("bc")._replace(name="other"))
+    with pytest.raises(BadInput, match="calls itself other"):
+        get_agent("bc")

@@ -42,7 +42,7 @@ ONLY = {
     "simulation": {"simulation", "errors"},
     "presets": {"presets"},
 }
-SIMULATORS = {"gymnasium", "mujoco"}
+SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
 
 
 def imports(path: Path) -> set[str]:
@@ -50,7 +50,8 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports a neighbour by dots, and so by another name than all do"
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 

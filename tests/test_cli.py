@@ -505,3 +505,41 @@ def test_a_link_in_place_of_the_lock_is_refused_and_its_target_kept(finished, tm
     assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 2
     assert "not a plain file" in capsys.readouterr().err
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_score_told_again_carries_what_it_depends_on(finished, tmp_path, capsys):
+    out = tmp_path / "again.json"
+    assert main(["evaluate", str(finished), "--episodes", "1", "--out", str(out)]) == 0
+    told, first = json.loads(out.read_text()), json.loads((finished / "result.json").read_text())
+    assert told["data"]["sha256"] == first["data"]["sha256"]
+    assert told["protocol"]["episodes"] == 1
+    for name in ("transforms", "reference", "versions", "device", "precision", "config", "command"):
+        assert told[name] == first[name]
+
+
+@pytest.mark.parametrize("place", ["missing/e.json", "plain/e.json"])
+def test_scores_are_not_lost_for_want_of_a_folder(finished, tmp_path, capsys, monkeypatch, place):
+    (tmp_path / "plain").write_text("a file")
+    monkeypatch.setattr("bfq.api.evaluate", lambda *a, **k: pytest.fail("evaluated before it was refused"))
+    assert main(["evaluate", str(finished), "--out", str(tmp_path / place)]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_policy_does_not_claim_what_its_agent_ignores(finished, tmp_path):
+    beside = finished / "baselines" / "bc"
+    with pytest.raises(bfq.BadInput, match="candidates"):
+        bfq.load_policy(beside, candidates=7)
+    acting = bfq.load_policy(finished, temperature=0.0, candidates=1)
+    again = bfq.Result(finished, {}).policy(temperature=0.0, candidates=1)
+    np.testing.assert_array_equal(acting(np.zeros(3)), again(np.zeros(3)))
+
+
+def test_settings_of_the_agent_are_not_the_baselines_and_that_is_said(finished, tmp_path, capsys):
+    words = ["train", "--task", "pendulum-mixed", "--baseline", "bc", *SHORT, *TINY]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert "--set is for bfq alone; bc keep their presets" in said
+
+
+def test_a_console_completes_the_public_names():
+    assert dir(bfq) == sorted(bfq.__all__)

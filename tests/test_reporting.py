@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy import stats
 
+from bfq.cli.main import main
 from bfq.data.catalog import SUCCESS
 from bfq.errors import BadInput
 from bfq.reporting.figures import _draw_panel, _panels, curve_words, joined, learning_curves, losses
@@ -294,6 +295,14 @@ def test_an_unfinished_run_says_how_to_continue(make_run: Write) -> None:
         read_run(folder)
 
 
+def test_what_is_no_run_is_not_to_be_continued(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "report.html").write_text("")
+    for place in (tmp_path / "page", tmp_path / "page" / "report.html"):
+        with pytest.raises(BadInput, match=rf"^{place} is not a run: it has no config\.json\.$"):
+            read_run(place)
+
+
 def test_an_unfinished_baseline_is_continued_with_its_run(make_run: Write) -> None:
     folder = make_run()
     (folder / "baselines" / "bc" / "result.json").unlink()
@@ -416,6 +425,13 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     page = checked(report_page([counting])).text
     assert "share of episodes that succeed" in page
     assert "normalised score of 0" not in page
+    assert "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)." in page
+    assert "Wilson" not in checked(report_page([plain])).text
+    sweep = read_run(
+        make_run("etas", (90.0, 100.0), reference=asdict(SUCCESS), with_baseline=False, etas=(0.1, 1.1))
+    )
+    assert "With eta=0.1, 38 of 40 episodes succeeded" in protocol(sweep)
+    assert "With eta=1.1, 26 of 40 episodes succeeded" in protocol(sweep)
     assert "A normalised score of 0 is a return of" in checked(report_page([plain])).text
 
 
@@ -622,6 +638,22 @@ def test_sweeps_and_repeated_agents_keep_a_panel_a_run(make_run: Write) -> None:
     assert (score_figure([*runs, sweep]) or b"").startswith(PNG)
 
 
+def test_runs_of_one_agent_and_task_have_titles_of_their_own(make_run: Write) -> None:
+    names = ("critic=plain", "critic=clean_diffuser")
+    runs = [read_run(make_run(name, (50.0, 60.0), etas=(0.1, 0.2), with_baseline=False)) for name in names]
+    other = read_run(make_run("elsewhere", (50.0,), etas=(0.1, 0.2), with_baseline=False, task="elsewhere"))
+    assert [panel.title for panel in _panels([*runs, other])] == [
+        "pendulum-mixed · bfq · critic=plain",
+        "pendulum-mixed · bfq · critic=clean_diffuser",
+        "elsewhere · Bootstrapped Flow Q-Learning",
+    ]
+    page = report_page([*runs, other])
+    for name in names:
+        assert page.count(f">Bootstrapped Flow Q-Learning on pendulum-mixed, {name}</") == 2  # link, heading
+    assert ">Bootstrapped Flow Q-Learning on elsewhere</h2>" in page
+    assert ", critic" not in report_page(runs[:1])
+
+
 def test_wide_intervals_do_not_squeeze_the_scores(make_run: Write) -> None:
     wide = read_run(make_run("wide", (40.0, 60.0), with_baseline=False))
     (table,) = standings([wide])
@@ -683,7 +715,13 @@ def test_no_scores_draw_no_scores(make_run: Write) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": None}))
     run = read_run(folder)
     assert score_figure([run, run]) is None
-    assert "no simulator" in markdown_comparison([run, run]) + compared([run, run])
+    markdowns, terminal = markdown_comparison([run, run]), compared([run, run])
+    assert "6 seeds, 10,000 updates; there was no simulator to judge in" in markdowns
+    assert "no simulator" in terminal
+    page = checked(report_page([run, run])).text
+    for claim in ("episodes a seed", "checkpoint", "best first", "over seeds, [95%", "± std"):
+        for text in (markdowns, terminal, page, markdown(run), shown(folder)):
+            assert claim not in text
 
 
 def test_a_run_with_many_baselines_is_a_comparison(make_run: Write, tmp_path: Path) -> None:
@@ -883,6 +921,47 @@ def test_reports_refuse_nothing_and_places_they_cannot_write(make_run: Write, tm
     with pytest.raises(BadInput, match="cannot write"):
         write_report([folder], taken)
     assert [path.name for path in taken.iterdir()] == ["learning_curves.png"]
+
+
+def test_the_command_takes_sweeps_apart_and_leaves_out_what_is_no_run(
+    make_run: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("alone", "sweep/critic=plain", "sweep/critic=clean"):
+        make_run(name, (50.0, 60.0), with_baseline=False)
+    Path("sweep/sweep.json").write_text("{}")
+    Path("data-arm").mkdir()
+    Path("data-arm/report.html").write_text("kept")
+    assert main(["report", "data-arm", "sweep", "alone", "sweep/sweep.json", "--json"]) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert [run["folder"] for run in told["runs"]] == ["sweep/critic=clean", "sweep/critic=plain", "alone"]
+    assert "sweep/report.html" in told["files"]
+    assert said.err == "left out, being no run: data-arm, sweep/sweep.json\n"
+    assert Path("data-arm/report.html").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        (["page"], "page is not a run: it has no config.json."),
+        (["page", "more"], "none of these is a run: page, more."),
+        (["page", "nowhere"], "there is no run folder nowhere."),
+    ],
+)
+def test_the_command_refuses_to_report_on_nothing(
+    places: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("page").mkdir()
+    Path("more").mkdir()
+    assert main(["report", *places]) == 2
+    assert capsys.readouterr().err.endswith(f"bfq: {says}\n")
+    assert not list(tmp_path.glob("*/*"))
 
 
 def test_tables_need_no_matplotlib() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.sweep import combinations, folder_name
+from bfq.reporting.ablation_figure import draw_sweeps
+from bfq.sweep import _picture, combinations, folder_name, ranked
 
 GRID = ["--set", "eta=0.1,1", "--set", "critic=plain,clean_diffuser", "--set", "width=8"]
 SMALL = ["--task", "pendulum-mixed", "--seeds", "2", "--steps", "40", "--evaluations", "1"]
@@ -92,6 +93,44 @@ def test_another_sweep_in_its_place_is_refused_before_anything_is_done(swept, ca
     with contextlib.chdir(folder):
         assert main([*WORDS, "--seeds", "3", "--out", str(place)]) == 2
     assert "holds a run with other settings: choose another --out" in capsys.readouterr().err
+
+
+def test_a_run_in_its_place_keeps_its_report(swept, capsys):
+    folder, place, _ = swept
+    inside = place / "critic=plain"
+    before = {path: path.stat().st_mtime_ns for path in inside.iterdir()}
+    with contextlib.chdir(folder):
+        assert main([*WORDS, "--out", str(inside)]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.endswith("holds a run of its own, whose report would be lost: choose another --out.")
+    assert {path: path.stat().st_mtime_ns for path in inside.iterdir()} == before
+
+
+def test_each_run_is_told_before_it_begins(swept, capsys):
+    folder, _, _ = swept
+    with contextlib.chdir(folder):
+        assert main(WORDS) == 0
+    told = capsys.readouterr().err
+    assert "run 1 of 2, critic=plain\n" in told
+    assert "run 2 of 2, critic=clean_diffuser\n" in told
+
+
+def test_panels_of_one_task_have_one_scale():
+    panels = {"critic=plain": {0.1: [10.0, 20.0], 1.0: [30.0]}, "critic=fql": {0.1: [60.0], 1.0: [90.0]}}
+    apart = draw_sweeps(panels, "eta", "eta", "score")
+    level = draw_sweeps(panels, "eta", "eta", "score", level=True)
+    assert len({axes.get_ylim() for axes in apart.axes}) == 2
+    ((low, high),) = {axes.get_ylim() for axes in level.axes}
+    assert low < 10.0 < 90.0 < high
+
+
+def test_the_figure_of_a_sweep_has_one_scale(swept, monkeypatch):
+    _, place, _ = swept
+    drawn = []
+    monkeypatch.setattr("bfq.sweep.sweep_figure", lambda *_, **how: drawn.append(how))
+    values = {"eta": [0.1, 1], "critic": ["plain", "clean_diffuser"]}
+    _picture(ranked(sorted(place.glob("critic=*")), values))
+    assert drawn == [{"level": True}]
 
 
 @pytest.mark.parametrize(

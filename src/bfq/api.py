@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bfq.agents.agent import check_acting
 from bfq.data import store
 from bfq.data.catalog import DEFAULT_TASK
@@ -18,7 +20,8 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act, rollout
 from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
-from bfq.settings import compose, limited, reference_of
+from bfq.provenance import versions
+from bfq.settings import command, compose, limited, reference_of
 
 OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
 
@@ -40,9 +43,16 @@ class Result:
         found: dict[str, list[float]] | None = self.record["scores"]
         return found
 
-    def policy(self, member: int = 0) -> Policy:
-        """A trained member."""
-        return load_policy(self.folder, member)
+    def policy(
+        self,
+        member: int = 0,
+        *,
+        candidates: int | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+    ) -> Policy:
+        """A trained member, which acts as the run's protocol says unless told otherwise."""
+        return load_policy(self.folder, member, candidates=candidates, temperature=temperature, seed=seed)
 
 
 def train(
@@ -60,7 +70,8 @@ def train(
     """Trains a population on a task, a file or a dataset of your own, and evaluates it.
 
     `values` are hyperparameters; a list of numbers makes one member of each. `settings` are those of
-    `bfq.settings.compose`. A dataset is kept in the run folder, so that the run can be resumed.
+    `bfq.settings.compose`, such as `evaluation={"episodes": 10}` and `simulator="Pendulum-v1"`. A dataset is
+    kept in the run folder, so that the run can be resumed.
     """
     strange = set(settings) - set(inspect.signature(compose).parameters)
     if strange:
@@ -88,10 +99,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores the saved members of a run again, under its own protocol or a changed one.
 
+    What comes back has the keys of result.json; versions and device are those of now, `command` trains.
     `episode_steps` is another limit of episodes, for data of your own. `protocol` may change `episodes`,
     `seed`, `candidates`, `selection`, `temperature`, `policy`, …
     """
-    run, _ = read_run(Path(folder))
+    run, kept = read_run(Path(folder))
     if video is not None:
         check_video(Path(video))
         if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
@@ -119,4 +131,12 @@ def evaluate(
         "simulator": world.simulator,
         "episode_steps": world.episode_steps,
         "ignores": list(trained.population.agent.ignores(trained.population.configs)),
+        "data": {"sha256": kept.get("data_sha256")},
+        "transforms": trained.transforms.describe(),
+        "reference": run.reference,
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "precision": run.precision,
+        "config": run.config,
+        "command": command(run),
     }

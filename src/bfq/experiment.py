@@ -80,11 +80,13 @@ def start(
     dataset: Dataset | None = None,
     quiet: bool = True,
     keep: Callable[[], object] | None = None,
+    known: bool = False,
 ) -> Dataset:
     """Makes the folder of a new run with its complete config.json; one that holds a run is left alone.
 
     Data is read and transforms are fitted before anything is written. What `keep` writes into the folder is
-    there before config.json, so that a run that has one can be resumed from its start.
+    there before config.json, so that a run that has one can be resumed from its start. The data's notes are
+    told, unless they are `known`.
     """
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
@@ -94,7 +96,7 @@ def start(
     world = world_of(run)
     if world is not None:
         check_world(world, dataset)
-    for note in dataset.notes:
+    for note in () if known else dataset.notes:
         say(f"note: {note}")
     if run.config.get("policy_target_start", 0) >= run.steps:
         say(
@@ -225,7 +227,7 @@ def complete(
         for name in run.baselines:
             beside = folder / "baselines" / name
             if not (beside / "config.json").exists():
-                start(baseline_of(run, name), beside, dataset)
+                start(baseline_of(run, name), beside, dataset, known=True)
             execute(beside, dataset, trackers, quiet)
         result = execute(folder, dataset, trackers, quiet)
         _report(folder)

@@ -11,7 +11,7 @@ from typing import Any
 from bfq.agents.agent import get_agent, numeric_fields
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
-from bfq.experiment import complete, read_run, start
+from bfq.experiment import complete, read_run, say, start
 from bfq.files import write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reporting.ablation_figure import sweep_figure
@@ -49,12 +49,16 @@ def folder_name(values: Values, chosen: Values) -> str:
 
 def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
     """Trains every run in its own folder from where it stands; what holds another run is refused first."""
+    if (folder / "config.json").exists():
+        raise BadInput(f"{folder} holds a run of its own, whose report would be lost: choose another --out.")
     for name, run in runs.items():
         if run.simulator is None:
             raise BadInput("there is no simulator to rank the settings in: name one with --simulator.")
         _check_same(run, folder / name)
     dataset: Dataset | None = None
-    for name, run in runs.items():
+    for place, (name, run) in enumerate(runs.items(), 1):
+        if len(runs) > 1 and not quiet:
+            say(f"run {place} of {len(runs)}, {name}")
         if not (folder / name / "config.json").exists():
             dataset = start(run, folder / name, dataset, quiet)
         complete(folder / name, dataset, quiet=quiet)
@@ -153,4 +157,4 @@ def _picture(ranking: Ranking) -> bytes | None:
             label = ", ".join(f"{k}={v}" for k, v in shared.items()) or ranking.table.task
             panels.setdefault(label, {})[float(method.group.overrides[numeric[0]])] = ranking.scores(method)
     unit = in_words(ranking.table.unit, ranking.table.runs)
-    return sweep_figure(panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit)
+    return sweep_figure(panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit, level=True)

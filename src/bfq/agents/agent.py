@@ -181,8 +181,19 @@ def _files() -> list[str]:
 @cache
 def _registry() -> dict[str, Agent]:
     """Every agent by its name, which is that of its file."""
-    modules = ((name, importlib.import_module(f"bfq.agents.{name}")) for name in _files())
-    return {name: module.AGENT for name, module in modules if hasattr(module, "AGENT")}
+    found = {name: _agent_in(name) for name in _files()}
+    return {name: agent for name, agent in found.items() if agent is not None}
+
+
+def _agent_in(file: str) -> Agent | None:
+    """The agent that a module of this package ends with; one that cannot be used is told by its file."""
+    try:
+        agent: Agent | None = getattr(importlib.import_module(f"bfq.agents.{file}"), "AGENT", None)
+    except SyntaxError as error:
+        raise BadInput(f"{error.filename} is no Python, at line {error.lineno}: {error.msg}.") from error
+    if agent is not None and agent.name != file:
+        raise BadInput(f"the agent in {file}.py calls itself {agent.name}: it must have its file's name.")
+    return agent
 
 
 def agent_names() -> list[str]:
@@ -192,8 +203,7 @@ def agent_names() -> list[str]:
 
 def get_agent(name: str) -> Agent:
     """The agent of that name, or a sentence with the nearest one; no other agent is imported for it."""
-    module = importlib.import_module(f"bfq.agents.{name}") if name in _files() else None
-    agent: Agent | None = getattr(module, "AGENT", None)
+    agent = _agent_in(name) if name in _files() else None
     if agent is None:
         raise unknown("agent", name, _registry())
     return agent

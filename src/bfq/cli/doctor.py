@@ -100,6 +100,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),
     ("Adroit (optional)", _adroit, "pip install 'bfq-rl[adroit]'"),
     ("Parquet (optional)", _module("pyarrow"), "pip install 'bfq-rl[parquet]'"),
+    ("ONNX files (optional)", _module("onnx"), "pip install 'bfq-rl[onnx]'"),
     ("video (optional)", _module("imageio_ffmpeg"), "pip install 'bfq-rl[video]'"),
     ("TensorBoard (optional)", _module("tensorboardX"), "pip install 'bfq-rl[tensorboard]'"),
     ("W&B (optional)", _module("wandb"), "pip install 'bfq-rl[wandb]'"),

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import show_json
+from bfq.errors import BadInput
+from bfq.reporting.counting import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--episode-steps", type=int, metavar="N", help="another limit of episodes, for data of your own"
     )
-    parser.add_argument("--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4)")
+    parser.add_argument(
+        "--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4, .gif)"
+    )
     parser.add_argument("--member", type=int, default=0, metavar="K", help="the member that is filmed")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this JSON file")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
@@ -45,9 +49,13 @@ PROTOCOL = (
 
 def run(args: argparse.Namespace) -> int:
     """Evaluates, and shows one line a member."""
-    from bfq.files import write_json
+    from bfq.files import check_place, write_json
     from bfq.training.progress import announced
 
+    if args.out:
+        if not args.out.parent.is_dir():
+            raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}: make it first.")
+        check_place(args.out.parent)
     asked = {name: getattr(args, name) for name in (*PROTOCOL, "video", "member", "episode_steps")}
     with announced(f"evaluating {args.folder}", quiet=args.json):
         from bfq.api import evaluate
@@ -101,7 +109,8 @@ def _protocol(found: dict[str, Any]) -> str:
     """The protocol in words, without what does not apply."""
     told, ignored = found["protocol"], found["ignores"]
     words = [
-        f"{told['episodes']} episodes of up to {found['episode_steps']:,} steps from seed {told['seed']}",
+        f"{counted(told['episodes'], 'episode')} of up to {found['episode_steps']:,} steps",
+        f"from seed {told['seed']}",
         f"{told['checkpoint']} checkpoint",
     ]
     words += [] if "policy" in ignored else [f"{told['policy']} policy"]

@@ -60,8 +60,9 @@ def _show(written: "Exported") -> None:
     for name, words in lines.items():
         print(f"{name:12} {words}")
     print("use")
+    also = ', "noise": …' if told["noise_dim"] else ""
     for line in USE[written.format]:
-        print(f"  {line.format(path=path, name=path.name)}")
+        print(f"  {line.format(path=path, noise=also)}")
 
 
 USE = {
@@ -70,11 +71,11 @@ USE = {
         "action = policy(observation)  # that module needs NumPy alone: copy it to the robot",
     ),
     "c": (
-        "cc -O3 -march=native -fno-trapping-math -c {name}",
+        "cc -O3 -march=native -fno-trapping-math -c {path}",
         "void bfq_act(const float *observation, const float *noise, float *action);",
     ),
     "onnx": (
         'policy = onnxruntime.InferenceSession("{path}")',
-        'action = policy.run(None, {{"observation": …}})  # (n, numbers), float32; "noise" where it has some',
+        'action = policy.run(None, {{"observation": …{noise}}})  # each (n, numbers) of float32',
     ),
 }

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 TASK_HELP = "a task (see `bfq tasks`), or a file of your own: .npz, .csv, .csv.gz, .parquet, .hdf5 or .h5"
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
-    "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside; default bc "
-    "where neither --task nor --agent is given"
+    "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside, each as its "
+    "preset is; default bc where neither --task nor --agent is given"
 )
 DATA_HELP = (
     "how numbers are changed first, as observations=none or reward=standardise; default from the preset"
@@ -118,6 +118,9 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         run, _ = experiment.read_run(args.config.parent, args.config.name)
     else:
         run = described(args)
+        if run.baselines and args.set:
+            names = ", ".join(run.baselines)
+            experiment.say(f"note: --set is for {run.agent} alone; {names} keep their presets.")
     folder = args.out or experiment.new_folder(run)
     return folder, experiment.start(run, folder, quiet=args.json)
 

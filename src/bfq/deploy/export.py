@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bfq.agents.agent import check_acting
 from bfq.deploy.c_source import c_source
 from bfq.deploy.numpy_policy import FORMAT, VECTORS, NumpyPolicy
 from bfq.deploy.onnx_file import onnx_model
@@ -56,6 +57,7 @@ def export_policy(
     Protocol(acting=acting).check()
     state, config = trained.member(member)
     agent, transforms = trained.population.agent, trained.transforms
+    check_acting(agent, config, acting)
     plan, which = plan_of(agent, state, acting.policy, acting.temperature, transforms)
     metadata = _metadata(trained, Path(folder), member, plan, which)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.agent import Acting, Agent
+from bfq.agents.agent import Acting, Agent, check_acting
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
@@ -60,4 +60,5 @@ def load_policy(
     wishes: dict[str, Any] = {"candidates": candidates, "temperature": temperature}
     acting = replace(trained.protocol.acting, **{k: v for k, v in wishes.items() if v is not None})
     Protocol(acting=acting).check()
+    check_acting(trained.population.agent, config, acting)
     return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)

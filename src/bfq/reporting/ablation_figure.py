@@ -31,9 +31,10 @@ def sweep_figure(
     unit: str = "normalised score",
     paper: Mapping[str, Mapping[float, float]] | None = None,
     logarithmic: bool = False,
+    level: bool = False,
 ) -> bytes | None:
     """The picture of `draw_sweeps`; None where nothing was swept."""
-    return png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic)) if panels else None
+    return png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic, level)) if panels else None
 
 
 def settings_figure(
@@ -54,10 +55,12 @@ def draw_sweeps(
     unit: str,
     paper: Mapping[str, Mapping[float, float]] | None = None,
     logarithmic: bool = False,
+    level: bool = False,
 ) -> Figure:
     """A panel a task: the mean, a band of one standard deviation, a dot a seed; dashed the paper's means.
 
-    On a logarithmic scale, for what differs by factors, all panels have the same.
+    On a logarithmic scale, for what differs by factors, all panels have the same; and where they are `level`,
+    since they are of one task.
     """
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     side = (WIDTH - LEFT - RIGHT - BETWEEN * (columns - 1)) / columns
@@ -73,6 +76,8 @@ def draw_sweeps(
         _entitle(axes, name, symbol)
     if logarithmic:
         _by_factors(figure.axes)
+    elif level:
+        _level(figure.axes)
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
     words = _words(unit, seeds, "band", "dashed" if paper else "")
     heading(figure.axes[0], title, words, lift=72 * above)
@@ -149,6 +154,13 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
     axes.set_xticks([values[k] for k in kept], [numbers[k] for k in kept])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=ROUND))
+
+
+def _level(panels: Sequence[Any]) -> None:
+    """One scale for all, so that heights can be compared from panel to panel."""
+    low, high = zip(*(axes.get_ylim() for axes in panels), strict=True)
+    for axes in panels:
+        axes.set_ylim(min(low), max(high))
 
 
 def _by_factors(panels: Sequence[Any]) -> None:

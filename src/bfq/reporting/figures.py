@@ -26,7 +26,7 @@ from bfq.reporting.drawing import (
 )
 from bfq.reporting.labels import Label, label_ends, named
 from bfq.reporting.runs import Group, Run, Series
-from bfq.reporting.standings import standings
+from bfq.reporting.standings import apart, standings
 from bfq.reporting.statistics import summarise
 from bfq.reporting.tables import SUCCESS, in_words
 
@@ -186,18 +186,18 @@ def _panels(runs: Sequence[Run]) -> list[Panel]:
     for run in runs:
         same = [each for each in runs if each.task == run.task]
         if not joined(same):
-            panels[str(run.folder)] = _run_panel(run, colours)
+            panels[str(run.folder)] = _run_panel(run, runs, colours)
         elif f"task {run.task}" not in panels:
             panels[f"task {run.task}"] = _task_panel(same, colours)
     return list(panels.values())
 
 
-def _run_panel(run: Run, colours: dict[str, Any]) -> Panel:
+def _run_panel(run: Run, runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
     """The baselines' curves, then the agent's, which thus lie on top."""
-    alone = len(run.groups) == 1
+    alone, told = len(run.groups) == 1, apart(run, runs)
     entries = [(each, group, each.title) for each in run.baselines for group in each.groups]
     entries += [(run, group, run.title if alone else group.label) for group in run.groups]
-    title = run.task if alone else f"{run.task} · {run.title}"
+    title = " · ".join(filter(None, (run.task, "" if alone else run.agent if told else run.title, told)))
     return _panel(title, [run], entries, colours)
 
 

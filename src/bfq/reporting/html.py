@@ -13,11 +13,10 @@ from bfq.reporting.markup import Markup, tag
 from bfq.reporting.runs import Run
 from bfq.reporting.score_figure import score_figure, score_words
 from bfq.reporting.standing_tables import pooled_words
-from bfq.reporting.standings import Method, Standings, compares, standings
+from bfq.reporting.standings import Method, Standings, apart, compares, standings
 from bfq.reporting.statistics import Summary
 from bfq.reporting.tables import (
     ABSENT,
-    CAPTION,
     Aggregate,
     ScoreRow,
     ScoreTable,
@@ -51,7 +50,8 @@ def report_page(runs: Sequence[Run]) -> str:
     """A page with a section a run, and a comparison on top where there are several."""
     several = len(runs) > 1
     title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
-    sections = [run_section(run, place, "h2" if several else "h1") for place, run in enumerate(runs, 1)]
+    level = "h2" if several else "h1"
+    sections = [run_section(run, place, level, _named(run, runs)) for place, run in enumerate(runs, 1)]
     top = [comparison_section(runs, title)] if several else []
     return page(title, *top, *sections)
 
@@ -71,7 +71,7 @@ def page(title: str, *parts: Markup) -> str:
 def comparison_section(runs: Sequence[Run], title: str) -> Markup:
     """All methods task by task, best first, and where each run is told in full."""
     links = [
-        tag("li", tag("a", f"{run.title} on {run.task}", href=f"#run-{place}"), f" from {run.folder}")
+        tag("li", tag("a", _named(run, runs), href=f"#run-{place}"), f" from {run.folder}")
         for place, run in enumerate(runs, 1)
     ]
     tables = standings(runs)
@@ -86,11 +86,16 @@ def comparison_section(runs: Sequence[Run], title: str) -> Markup:
     return tag("section", *parts, tag("h3", "Runs"), tag("ul", *links), class_="comparison")
 
 
-def run_section(run: Run, place: int, heading: str) -> Markup:
+def _named(run: Run, runs: Sequence[Run]) -> str:
+    """A run under a name that no other has on the page, as far as folders tell them apart."""
+    return ", ".join(filter(None, (f"{run.title} on {run.task}", apart(run, runs))))
+
+
+def run_section(run: Run, place: int, heading: str, name: str) -> Markup:
     """Everything about one run."""
     table = score_table(run)
     parts = [
-        tag(heading, f"{run.title} on {run.task}"),
+        tag(heading, name),
         tag("p", prose.about(run), class_="quiet"),
         tiles(table, run),
         tag("h3", table.title),
@@ -190,7 +195,8 @@ def _notes(table: Standings, method: Method) -> str:
 def _scores(table: ScoreTable) -> list[Markup]:
     top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in ("", *HEAD))))
     body = tag("tbody", *(_score_row(row) for row in table.rows))
-    return [scrolled(tag("table", top, body, class_="scores")), tag("p", f"{CAPTION}.", class_="quiet small")]
+    words = [tag("p", f"{table.caption}.", class_="quiet small")] if table.caption else []
+    return [scrolled(tag("table", top, body, class_="scores")), *words]
 
 
 def _score_row(row: ScoreRow) -> Markup:

@@ -1,9 +1,11 @@
 """A run in words: how it was evaluated, what it learnt from, with which settings."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from bfq.reporting.counting import counted
 from bfq.reporting.runs import Run
+from bfq.reporting.statistics import wilson
 from bfq.reporting.tables import ABSENT, decimals, number_text
 
 CHOICES = {"argmax": "the one the critics value most", "softmax": "one drawn by a softmax of their values"}
@@ -33,7 +35,20 @@ def about(run: Run) -> str:
 
 def protocol(run: Run) -> str:
     """The evaluation protocol, in sentences."""
-    return " ".join((evaluated(run), *([scale(run)] if run.scores else [])))
+    return " ".join((evaluated(run), *([scale(run)] if run.scores else []), *_successes(run)))
+
+
+def _successes(run: Run) -> Iterator[str]:
+    """Successes as what they are, of each group: an interval over few seeds says little of a rate."""
+    episodes = run.protocol["episodes"]
+    for group in run.groups if run.counts_successes and episodes > 0 else ():
+        shares = [min(max(share / 100, 0.0), 1.0) for share in run.scored("normalized", group)]
+        if shares:
+            reached, n = sum(round(share * episodes) for share in shares), episodes * len(shares)
+            low, high = (number_text(100 * end, 1) for end in wilson(reached, n))
+            whose = f"With {group.label}, " if group.label else ""
+            told = f"{whose}{reached:,} of {counted(n, 'episode')} succeeded"
+            yield f"{told} (Wilson's 95% interval: {low} to {high}%)."
 
 
 def evaluated(run: Run) -> str:

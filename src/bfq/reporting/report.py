@@ -8,11 +8,27 @@ from bfq.errors import BadInput, DiskTrouble
 from bfq.files import make_folder, write_bytes
 from bfq.reporting.figures import learning_curves
 from bfq.reporting.html import report_page
-from bfq.reporting.runs import Run, read_run
+from bfq.reporting.runs import Run, is_run, read_run
 from bfq.reporting.score_figure import score_figure
 from bfq.reporting.standing_tables import markdown_comparison
 from bfq.reporting.standings import compares
 from bfq.reporting.tables import comparison, records
+
+
+def run_folders(places: Sequence[Path]) -> tuple[dict[Path, list[Path]], list[Path]]:
+    """The runs by the place that was named, a sweep's all; then what holds none, as `runs/*` may name."""
+    found = {place: _inside(place) for place in places}
+    kept = {place: runs for place, runs in found.items() if runs}
+    return kept, [place for place in found if place not in kept]
+
+
+def _inside(place: Path) -> list[Path]:
+    """The run itself or, of a sweep, its runs; a place that is not there is left to be refused."""
+    if is_run(place) or not place.exists():
+        return [place]
+    if not (place / "sweep.json").is_file():
+        return []
+    return sorted(path for path in place.iterdir() if is_run(path))
 
 
 def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:

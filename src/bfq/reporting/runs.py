@@ -171,10 +171,17 @@ def read_run(folder: Path) -> Run:
     return _read(folder, tuple(_read(path, ()) for path in inside))
 
 
+def is_run(folder: Path) -> bool:
+    """Whether training began in a folder, which may also be a page, a sweep or no folder at all."""
+    return any((folder / name).is_file() for name in ("config.json", "metrics.jsonl"))
+
+
 def _require_finished(folder: Path, run: Path) -> None:
-    if not folder.is_dir():
+    if not folder.exists():
         raise BadInput(f"there is no run folder {folder}.")
     if not (folder / "result.json").exists():
+        if not is_run(run):
+            raise BadInput(f"{folder} is not a run: it has no config.json.")
         raise BadInput(
             f"the run in {folder} is not finished (it has no result.json): "
             f"continue it with `bfq train --resume --out {run}`."

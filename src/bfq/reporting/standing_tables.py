@@ -37,7 +37,7 @@ def rich_standings(table: Standings) -> Table:
     """All methods on a task for a terminal of 80 columns, a line each as far as names allow."""
     columns = ["return", *(["normalised"] if table.normalised else []), "seeds", "training"]
     columns += ["updates"] if table.updates_differ else []
-    drawn = empty_table(table.title, SHORT, columns)
+    drawn = empty_table(table.title, SHORT if table.scored else "", columns)
     drawn.min_width = min(max(60, len(table.title) + 2), 80)  # a title in one line
     for row, method in _entries(table):
         scores = [mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalised]
@@ -75,6 +75,9 @@ def _cells(table: Standings, row: ScoreRow, method: Method | None) -> list[str]:
 def _caption(table: Standings) -> str:
     """What was spent, how actions were chosen where all did alike, and what the numbers are."""
     seeds = ranged([len(method.group.places) for method in table.methods], "seed")
+    if not table.scored:
+        updates = ranged([run.steps for run in table.runs], "update")
+        return f"{seeds}, {updates}; there was no simulator to judge in, so there are no scores."
     acting = "" if table.acting_differs else f", acting by {prose.acting(table.runs[0])}"
     return escaped(f"{seeds}, {budget(table.runs)}{acting}; best first; {CAPTION}.")
 

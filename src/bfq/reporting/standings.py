@@ -61,6 +61,11 @@ class Standings:
         return (*self.data, *(method.row for method in self.methods))
 
     @property
+    def scored(self) -> bool:
+        """Whether any method was evaluated."""
+        return any(run.scores for run in self.runs)
+
+    @property
     def normalised(self) -> bool:
         """Whether anything has a normalised score."""
         return any(row.normalized for row in self.rows)
@@ -85,6 +90,12 @@ def standings(runs: Sequence[Run]) -> list[Standings]:
 def compares(runs: Sequence[Run]) -> bool:
     """Whether there is enough to compare for a figure and a table of their own."""
     return len(runs) > 1 or any(len(run.baselines) >= MANY for run in runs)
+
+
+def apart(run: Run, runs: Sequence[Run]) -> str:
+    """What sets a run apart from others of its agent on its task, as in tables: of a sweep, its values."""
+    namesakes = {each.folder for each in runs if (each.task, each.title) == (run.task, run.title)}
+    return _folder(run) if len(namesakes) > 1 else ""
 
 
 def _standings(task: str, runs: Sequence[Run]) -> Standings:

@@ -55,6 +55,11 @@ class ScoreTable:
     title: str
     rows: tuple[ScoreRow, ...]
 
+    @property
+    def caption(self) -> str:
+        """How to read the scores, where there are any."""
+        return CAPTION if any(row.returns and row.kind != "data" for row in self.rows) else ""
+
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -109,7 +114,7 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
 def rich_table(run: Run) -> Table:
     """A run's scores for a terminal of 80 columns: the interval stands under its mean."""
     table = score_table(run)
-    drawn = empty_table(table.title, CAPTION, ("return", "normalised", "seeds", "training"))
+    drawn = empty_table(table.title, table.caption, ("return", "normalised", "seeds", "training"))
     drawn.leading, drawn.padding = 1, (0, 1, 0, 1)
     for row in table.rows:
         name = "\n".join(filter(None, (row.name, row.overrides)))
@@ -145,7 +150,8 @@ def markdown(run: Run) -> str:
         scores = [text for unit, s in row.scores for text in (mean_text(s, unit), interval_text(s, unit))]
         shown = f"**{name}**" if row.kind == "agent" else name
         cells.append((shown, *scores, seeds_text(row), seconds_text(row)))
-    return "\n".join([f"**{escaped(table.title)}**", "", *markdown_lines(head, cells), "", f"{CAPTION}.", ""])
+    words = [f"{table.caption}.", ""] if table.caption else []
+    return "\n".join([f"**{escaped(table.title)}**", "", *markdown_lines(head, cells), "", *words])
 
 
 def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -263,19 +269,10 @@ def data_row(run: Run) -> ScoreRow:
 
 def agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
     """How good a run's agent is, a row a group."""
+    whose = run.task, kind, run.agent, run.title
     for group in run.groups:
         returns, normalized = (_summary(run, name, group) for name in ("return", "normalized"))
-        yield ScoreRow(
-            run.task,
-            kind,
-            run.agent,
-            run.title,
-            group.label,
-            returns,
-            normalized,
-            len(group.places),
-            run.train_seconds,
-        )
+        yield ScoreRow(*whose, group.label, returns, normalized, len(group.places), run.train_seconds)
 
 
 def _summary(run: Run, name: str, group: Group) -> Summary | None:

@@ -25,6 +25,14 @@ def _brief(metrics: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in list(losses.items())[:4])
 
 
+def _long(seconds: float) -> str:
+    """`90 s`, `15 min`, `11 h 46 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 class Reporter:
     """Shows how far a run is, how fast, how long still, and its losses.
 
@@ -63,6 +71,9 @@ class Reporter:
 
     def resume(self, done: int) -> None:
         """Begins the display at an update that an earlier call has reached."""
+        if done and not self._console.is_terminal:
+            line = f"{self._title}: going on from {done}/{self._steps}"
+            self._console.print(line, soft_wrap=True, highlight=False)
         self._bar.update(self._task, completed=done)
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -70,7 +81,7 @@ class Reporter:
         now = time.monotonic()
         self._first = self._first or (now, step)
         rate = (step - self._first[1]) / max(now - self._first[0], 1e-9)
-        left = f"{rate:.0f} {self._unit}/s  {(self._steps - step) / rate:.0f} s left" if rate > 0 else "…"
+        left = f"{rate:.0f} {self._unit}/s  {_long((self._steps - step) / rate)} left" if rate > 0 else "…"
         if self._console.is_terminal:
             self._bar.update(self._task, completed=step, rate=left, losses=_brief(metrics))
         elif now - self._said > 10.0 or step == self._steps:

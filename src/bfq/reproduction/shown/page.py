@@ -43,9 +43,12 @@ td[data-label="data"] { white-space: normal !important; overflow-wrap: anywhere;
 td.why { white-space: normal !important; text-align: left !important; color: var(--quiet); }
 """
 FEW = 4  # sections that are shown unfolded
-WARNING = (
-    "This is a quick run: few updates and episodes, small networks and tasks. It is comparable with nothing."
-)
+WARNING = "This is a quick run: {}. It is comparable with nothing."
+LESS = {  # what a quick run has less of, by the kind of experiment
+    "scores": "few updates and episodes, small networks and tasks",
+    "speed": "few updates and actions are timed, once and on few data",
+    "toy": "few epochs",
+}
 COLOURS = "Green: better than the paper by more than 2 points. Orange: worse. Grey: neither."
 NOT_SHOWN = "Policies at work that are not shown"
 
@@ -53,11 +56,12 @@ NOT_SHOWN = "Policies at work that are not shown"
 def page_of(outcome: Outcome, drawn: Sequence[Drawn], missing: Sequence[str] = ()) -> str:
     """A page with the tables, the pictures (and why some are missing), and where everything comes from."""
     title, notes = outcome.experiment.heading, Footnotes(outcome)
+    kind = outcome.experiment.kind
     return page(
         title,
         tag("style", Markup(STYLE)),
         tag("h1", title),
-        *([tag("p", WARNING, class_="warning")] if outcome.experiment.quick else []),
+        *([tag("p", WARNING.format(LESS[kind]), class_="warning")] if outcome.experiment.quick else []),
         tag("p", outcome.experiment.about, class_="quiet"),
         *overview_table(outcome),
         *section_tables(sections(outcome, notes)),

@@ -71,7 +71,7 @@ class Measurement:
     @property
     def size(self) -> str:
         """The robots."""
-        return f"at the sizes of {', '.join(self.tasks)}"
+        return f"timing at the sizes of {', '.join(self.tasks)}"
 
     @property
     def waiting(self) -> list[Cell]:
