@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,6 +63,7 @@ def test_the_settings_are_ranked_by_their_mean(swept):
     assert settings == {(e, c) for e in (0.1, 1.0) for c in ("plain", "clean_diffuser")}
     for row in told["rows"]:
         assert f"critic={row['values']['critic']}" in row["run"]
+        assert json.loads((place / Path(row["run"]).name / "result.json").read_text())["data"] == told["data"]
     assert {"sweep.png", "report.html", "table.md", "scores.png"} < {path.name for path in place.iterdir()}
 
 

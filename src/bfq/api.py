@@ -104,10 +104,10 @@ def evaluate(
     `seed`, `candidates`, `selection`, `temperature`, `policy`, …
     """
     run, kept = read_run(Path(folder))
+    if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
+        raise BadInput(f"the run has no member {member}.")
     if video is not None:
         check_video(Path(video))
-        if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
-            raise BadInput(f"the run has no member {member}.")
     world = world_of(limited(run, episode_steps))
     if world is None:
         raise BadInput(f"the run in {folder} has no simulator to be judged in.")

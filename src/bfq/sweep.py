@@ -122,6 +122,8 @@ def write_sweep(
         "unit": ranking.table.unit,
         "rows": [_row(ranking, method) for method in ranking.table.methods],
         "protocol": run.evaluation,
+        "data": ranking.best.run.data,
+        "reference": run.reference,
         "confirm": confirm,
         "versions": versions(),
         "command": asked,

@@ -25,8 +25,9 @@ from bfq.reproduction.results.together import together
 from bfq.reproduction.shown.readme_tables import TABLES, table
 from bfq.reproduction.shown.table import number, signed, spread
 
-BLOCK = re.compile(r"(<!-- (results/[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-MARK = re.compile(r"<!-- (results/[\w-]+|end) -->")
+PLACE = r"results/(?:[\w-]+/)?[\w-]+"  # a folder between: of another device, say
+BLOCK = re.compile(rf"(<!-- ({PLACE}) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(rf"<!-- ({PLACE}|end) -->")
 DATA = {
     "imported": "not the published file",
     "rerolled": "data rolled out here",
@@ -60,7 +61,7 @@ def _check_marks(marks: Sequence[str]) -> None:
             raise BadInput(
                 f"the mark <!-- {opening} --> has no partner: each block needs its own <!-- end -->."
             )
-        if opening not in known:
+        if opening not in known and f"results/{Path(opening).name}" not in known:
             raise unknown("table", opening, known)
 
 
@@ -75,8 +76,9 @@ def block(root: Path, name: str) -> str:
     if not any(cell.ours for cell in outcome.cells):
         return ""
     pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
+    apart = Path(name).parent.name.removeprefix("results")
     parts = [
-        f"### {outcome.experiment.heading}",
+        f"### {outcome.experiment.heading}{f', {apart}' if apart else ''}",
         "\n".join(_table(outcome)),
         *(f"![{outcome.experiment.heading}]({picture})" for picture in pictures[:1]),
         f"<sub>{_words(outcome, root, name)}</sub>",

@@ -237,14 +237,19 @@ def _reading(reading: Reading | None, unit: str) -> str:
 
 def number(value: float, unit: str) -> str:
     """A number with the digits that its kind deserves."""
+    return number_text(value, _digits(value, unit))
+
+
+def _digits(value: float, unit: str) -> int:
+    """Decimals of a number."""
     small = unit in ("energy distance", "sliced Wasserstein-2 distance", "share on filled squares")
-    return number_text(value, 4 if small else 3 if unit == "hours" and abs(value) < 1 else 1)
+    return 4 if small else 3 if unit == "hours" and abs(value) < 1 else 1
 
 
 def spread(summary: Summary, unit: str) -> str:
-    """Mean ± standard deviation; one number has none."""
-    mean = number(summary.mean, unit)
-    return mean if summary.interval is None else f"{mean} ± {number(summary.std, unit)}"
+    """Mean ± standard deviation, with as many decimals; one number has none."""
+    mean, digits = number(summary.mean, unit), _digits(summary.mean, unit)
+    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
 
 
 def as_printed(figure: Figure, unit: str) -> str:
