@@ -5,10 +5,15 @@ import re
 import statistics
 from pathlib import Path
 
+import pytest
+
 from bfq.agents import agent_names
+from bfq.errors import BadInput
+from bfq.reporting.statistics import summarise
 from bfq.reproduction.plan.experiments import EXPERIMENTS
-from bfq.reproduction.readme import BLOCK, rewritten
+from bfq.reproduction.readme import BLOCK, block, rewritten
 from bfq.reproduction.shown.readme_tables import LEVELS, ROBOTS, TABLES
+from bfq.reproduction.shown.table import signed, spread
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -87,3 +92,17 @@ def rounded(values: list[float]) -> str:
 def test_files_it_links_to_exist():
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / path).exists(), path
+
+
+def test_a_table_of_another_device_has_a_folder_between_and_says_so():
+    inner = block(ROOT, "results/cpu/efficiency")
+    assert inner.startswith("### Action frequency and training time, cpu\n")
+    assert "(results/cpu/efficiency/training_time.png)" in inner
+    with pytest.raises(BadInput, match="cpu/nothing"):
+        rewritten("<!-- results/cpu/nothing -->\n<!-- end -->\n", ROOT)
+
+
+def test_a_deviation_has_as_many_decimals_as_its_mean_and_a_difference_as_the_paper():
+    assert spread(summarise([4.4, 5.3, 5.4]), "hours") == "5.0 ± 0.6"
+    assert spread(summarise([0.059, 0.060, 0.061]), "hours") == "0.060 ± 0.001"
+    assert (signed(-0.558, "hours"), signed(0.0123, "energy distance")) == ("−0.6", "+0.0123")

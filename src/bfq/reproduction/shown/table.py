@@ -265,4 +265,5 @@ def signed(difference: float | None, unit: str = "") -> str:
     """A difference with its sign."""
     if difference is None:
         return ABSENT
-    return f"{'+' if difference > 0 else ''}{number(difference, unit)}"
+    digits = _digits(max(abs(difference), 1.0), unit)  # no more than the paper's number has
+    return f"{'+' if difference > 0 else ''}{number_text(difference, digits)}"
