@@ -417,8 +417,12 @@ def test_stop_signals_restore_what_was_there():
 
 
 def test_a_wish_to_stop_that_nobody_asked_about_is_not_lost():
-    with pytest.raises(KeyboardInterrupt), stop_signals():
-        os.kill(os.getpid(), signal.SIGINT)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
+    try:
+        with pytest.raises(KeyboardInterrupt), stop_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_wish_that_comes_during_the_last_save_is_heeded(tmp_path, monkeypatch):
