@@ -12,6 +12,7 @@ from bfq.errors import BadInput
 from bfq.reporting.statistics import summarise
 from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.readme import BLOCK, block, rewritten
+from bfq.reproduction.shown.front import front_page
 from bfq.reproduction.shown.readme_tables import LEVELS, ROBOTS, TABLES
 from bfq.reproduction.shown.table import signed, spread
 
@@ -106,3 +107,11 @@ def test_a_deviation_has_as_many_decimals_as_its_mean_and_a_difference_as_the_pa
     assert spread(summarise([4.4, 5.3, 5.4]), "hours") == "5.0 ± 0.6"
     assert spread(summarise([0.059, 0.060, 0.061]), "hours") == "0.060 ± 0.001"
     assert (signed(-0.558, "hours"), signed(0.0123, "energy distance")) == ("−0.6", "+0.0123")
+
+
+def test_the_page_of_all_experiments_has_those_of_other_devices_too():
+    page = front_page(ROOT / "results")
+    assert "<h2>Action frequency and training time, cpu</h2>" in page
+    for place in ("efficiency", "cpu/efficiency"):
+        assert f'href="{place}/index.html"' in page
+        assert f'src="{place}/training_time.png"' in page

@@ -20,7 +20,7 @@ from bfq.reproduction.plan.sources import Source
 from bfq.reproduction.results.cells import Cell, Outcome
 from bfq.reproduction.results.mixed import data_of
 from bfq.reproduction.results.rivals import rivals
-from bfq.reproduction.results.stored import read_outcome, results_of
+from bfq.reproduction.results.stored import heading_of, read_outcome, results_of
 from bfq.reproduction.results.together import together
 from bfq.reproduction.shown.readme_tables import TABLES, table
 from bfq.reproduction.shown.table import number, signed, spread
@@ -76,9 +76,8 @@ def block(root: Path, name: str) -> str:
     if not any(cell.ours for cell in outcome.cells):
         return ""
     pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
-    apart = Path(name).parent.name.removeprefix("results")
     parts = [
-        f"### {outcome.experiment.heading}{f', {apart}' if apart else ''}",
+        f"### {heading_of(outcome, name.removeprefix('results/'))}",
         "\n".join(_table(outcome)),
         *(f"![{outcome.experiment.heading}]({picture})" for picture in pictures[:1]),
         f"<sub>{_words(outcome, root, name)}</sub>",

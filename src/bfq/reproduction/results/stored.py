@@ -94,6 +94,12 @@ def results_of(outcome: Outcome, folder: Path) -> Path:
     return out
 
 
+def heading_of(outcome: Outcome, place: str) -> str:
+    """The title of an experiment's results at a place as main or, of another device, cpu/efficiency."""
+    *apart, _ = place.split("/")
+    return ", ".join((outcome.experiment.heading, *apart))
+
+
 def record(outcome: Outcome) -> dict[str, Any]:
     """The content of result.json."""
     experiment, whole, rivalry = outcome.experiment, together(outcome), rivals(outcome)

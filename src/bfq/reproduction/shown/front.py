@@ -10,7 +10,7 @@ from bfq.reporting.html import list_of, page, pictured
 from bfq.reporting.markup import Markup, tag
 from bfq.reproduction.plan.experiments import EXPERIMENTS
 from bfq.reproduction.results.cells import Outcome
-from bfq.reproduction.results.stored import read_outcome, results_of
+from bfq.reproduction.results.stored import heading_of, read_outcome, results_of
 from bfq.reproduction.shown.captions import HEADINGS, caption, heading
 from bfq.reproduction.shown.figures import shown_runs
 from bfq.reproduction.shown.frequency import FILE as BESIDE
@@ -31,7 +31,7 @@ LEFT_OUT = "profiles.png"  # for those who read on
 def front_page(results: Path) -> str:
     """The page of all experiments whose results are there; one that cannot be read is told."""
     outcomes, damaged = dict[str, Outcome](), list[str]()
-    for name in EXPERIMENTS:
+    for name in _places(results):
         try:
             outcome = _outcome(results / name)
         except BadInput as trouble:
@@ -40,7 +40,7 @@ def front_page(results: Path) -> str:
         if outcome:
             outcomes[name] = outcome
     links = [
-        tag("li", tag("a", outcome.experiment.heading, href=f"#{name}")) for name, outcome in outcomes.items()
+        tag("li", tag("a", heading_of(outcome, name), href=f"#{name}")) for name, outcome in outcomes.items()
     ]
     return page(
         TITLE,
@@ -51,6 +51,16 @@ def front_page(results: Path) -> str:
         *list_of("Results that cannot be read", damaged),
         *(_experiment(name, outcome, results / name) for name, outcome in outcomes.items()),
     )
+
+
+def _places(results: Path) -> list[str]:
+    """Where experiments may have left something, each followed by those of other devices, a folder deeper."""
+    found = {name: sorted(results.glob(f"*/{name}/result.json")) for name in EXPERIMENTS}
+    return [
+        place
+        for name, others in found.items()
+        for place in (name, *(f"{other.parents[1].name}/{name}" for other in others))
+    ]
 
 
 def _outcome(folder: Path) -> Outcome | None:
@@ -66,7 +76,7 @@ def _experiment(name: str, outcome: Outcome, folder: Path) -> Markup:
     """The table, the pictures that lie in the folder, and a link."""
     return tag(
         "section",
-        tag("h2", outcome.experiment.heading),
+        tag("h2", heading_of(outcome, name)),
         tag("p", outcome.experiment.about, class_="quiet"),
         *(overview_table(outcome) or _tables(outcome)),
         *_pictures(name, outcome, folder),
