@@ -21,7 +21,7 @@ docs: install  ## The pages about the agents, from their own files.
 	$(BIN)/bfq agents --pages docs/agents
 
 tables: install  ## The README's tables, from the files in results/.
-	$(BIN)/python -m bfq.reproduction.readme README.md
+	$(BIN)/python -m bfq_paper.readme README.md
 
 check: install  ## Lint, format, types, import direction.
 	$(BIN)/ruff check .

@@ -24,10 +24,10 @@ from bfq.agents.agent import Spec, configure
 from bfq.agents.learning import Learner, descend
 from bfq.command import Parser, exit_code
 from bfq.data import transforms
-from bfq.data.sources import load_dataset
 from bfq.errors import BadInput
 from bfq.flow.maps import bootstrap_loss
 from bfq.settings import compose
+from bfq.tasks.sources import load_dataset
 
 TASK = "local/cube-single-play"
 SPIKE, CHUNK, LAST = 1e4, 500, 50
@@ -37,7 +37,9 @@ Updates = Callable[[Learner, Array, float], tuple[Learner, dict[str, Array]]]
 def main(words: Sequence[str] | None = None) -> int:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default=TASK, help=f"whose data is learnt from; default {TASK}")
-    parser.add_argument("--updates", type=int, default=4000, help="before the spike, in chunks of 500")
+    parser.add_argument(
+        "--updates", type=int, default=4000, help="before the spike, in chunks of 500"
+    )
     parser.add_argument("--width", type=int, default=512, help="units of a hidden layer")
     return exit_code(lambda: tell(**vars(parser.parse_args(words))))
 
@@ -57,7 +59,10 @@ def tell(task: str, updates: int, width: int) -> None:
     for k in range(updates // CHUNK):
         state, metrics = free(state, jax.random.split(jax.random.key(k), CHUNK), 1.0)
     norms = metrics["norm"]
-    print(json.dumps({"norms": [float(norms.min()), float(norms.max())], **_means(metrics)}), flush=True)
+    print(
+        json.dumps({"norms": [float(norms.min()), float(norms.max())], **_means(metrics)}),
+        flush=True,
+    )
     for bound, step in ((0.0, free), (config.clip_norm, bounded)):
         knocked, _ = step(state, jax.random.split(jax.random.key(-1), 1), SPIKE)
         _, metrics = step(knocked, jax.random.split(jax.random.key(-2), CHUNK), 1.0)
@@ -91,7 +96,9 @@ def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
 
 
 def _means(metrics: dict[str, Array]) -> dict[str, float]:
-    return {name: float(metrics[name][-LAST:].mean()) for name in ("boundary_loss", "composition_loss")}
+    return {
+        name: float(metrics[name][-LAST:].mean()) for name in ("boundary_loss", "composition_loss")
+    }
 
 
 if __name__ == "__main__":

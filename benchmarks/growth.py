@@ -23,12 +23,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bfq.agents import Spec, get_agent
-from bfq.bench.updates import Resized, Sizes, compile_update, described, made_up, resize, time_update
+from bfq.bench.updates import (
+    Resized,
+    Sizes,
+    compile_update,
+    described,
+    made_up,
+    resize,
+    time_update,
+)
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput
 from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.provenance import versions
-from bfq.reporting.growth_figure import growth_figure
+from bfq.reports.growth_figure import growth_figure
 from bfq.settings import PRECISIONS, compose
 from bfq.training.compiled import CONFIG, remember_compilations
 
@@ -54,7 +62,9 @@ class Point(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        return Sizes(self.members, self.transitions, Spec(17, 6), self.chunk, self.repeats, self.precision)
+        return Sizes(
+            self.members, self.transitions, Spec(17, 6), self.chunk, self.repeats, self.precision
+        )
 
     def method(self) -> tuple[Any, Any]:
         """The agent and its configuration."""
@@ -98,7 +108,9 @@ def points(axes: Sequence[str], agents: Sequence[str], precision: str, quick: bo
     bases = [base._replace(agent=agent) for agent in agents]
     found = list(bases)
     for axis in axes:
-        varied = bases if axis != "flow_steps" else [base._replace(agent=agent) for agent in IN_STEPS]
+        varied = (
+            bases if axis != "flow_steps" else [base._replace(agent=agent) for agent in IN_STEPS]
+        )
         found += [one._replace(**{axis: value}) for one in varied for value in values[axis]]
     return list(dict.fromkeys(found))
 
@@ -137,7 +149,9 @@ def measured(wanted: Sequence[Point], until: float) -> Iterator[tuple[Point, Row
         agent, config = point.method()
         need = (point.transitions, agent.needs)
         if need not in data:
-            data = {need: made_up(point.sizes, agent.needs)}  # one at a time: ten million rows are large
+            data = {
+                need: made_up(point.sizes, agent.needs)
+            }  # one at a time: ten million rows are large
         try:
             yield point, time_update(agent, config, data[need], point.sizes)
         except Exception as error:  # noqa: BLE001 - most likely out of memory, and the next one may fit
@@ -154,14 +168,19 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def grow(args: argparse.Namespace) -> int:
     """Measures what the file has not; 1 where something was left out."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
+    os.environ.setdefault(
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+    )  # several processes share the device
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
     remember_compilations()
     rows: list[Row] = read_json(args.out) if args.out.exists() else []
     whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     if not whole or not all("microseconds_per_update" in row for row in rows):
         raise BadInput(f"{args.out} does not hold rows of this script: name another --out.")
-    wished = {point: point.identity() for point in points(args.axes, args.agents, args.precision, args.quick)}
+    wished = {
+        point: point.identity()
+        for point in points(args.axes, args.agents, args.precision, args.quick)
+    }
     make_folder(args.out.absolute().parent)
     left = [point for point, told in wished.items() if not any(known(row, told) for row in rows)]
     print(f"{len(wished) - len(left)} of {len(wished)} rows are in {args.out} already", flush=True)
@@ -195,10 +214,28 @@ def draw(rows: Sequence[Row], wished: Sequence[Row], path: Path) -> None:
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--axes", default=",".join(AXES), metavar="NAME,…", help=f"of {', '.join(AXES)}; default all")
-    add("--agent", default="bfq", metavar="NAME,…", help="along all axes but flow_steps; default bfq")
-    add("--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them")
-    add("--prepare", type=int, default=0, metavar="N", help="processes that compile side by side first")
+    add(
+        "--axes",
+        default=",".join(AXES),
+        metavar="NAME,…",
+        help=f"of {', '.join(AXES)}; default all",
+    )
+    add(
+        "--agent",
+        default="bfq",
+        metavar="NAME,…",
+        help="along all axes but flow_steps; default bfq",
+    )
+    add(
+        "--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them"
+    )
+    add(
+        "--prepare",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that compile side by side first",
+    )
     add("--precision", default="float32", choices=PRECISIONS, help="of products")
     add("--quick", action="store_true", help="small sizes")
     add("--out", type=Path, default=Path("benchmarks/growth.json"), metavar="FILE.json")

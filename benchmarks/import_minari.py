@@ -51,7 +51,9 @@ def make_store(folder, episodes, steps):
             }
             for name, column in columns.items():
                 growing = (None, *column.shape[1:])
-                file.create_dataset(f"episode_{k}/{name}", data=column, chunks=True, maxshape=growing)
+                file.create_dataset(
+                    f"episode_{k}/{name}", data=column, chunks=True, maxshape=growing
+                )
 
 
 def main():

@@ -32,12 +32,15 @@ def outcome(agent: Agent, kernels: bool) -> tuple[list[np.ndarray], list[np.ndar
     made = compiled_program(agent, config, rows, MEMBERS, UPDATES)
     states, metrics = made.program(made.states, rows, jnp.int32(0))
     return tuple(
-        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)] for tree in (metrics, states)
+        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+        for tree in (metrics, states)
     )
 
 
 def difference(ours: list[np.ndarray], plain: list[np.ndarray]) -> float:
-    return max(np.abs(a - b).max() / (np.abs(b).max() + 1e-9) for a, b in zip(ours, plain, strict=True))
+    return max(
+        np.abs(a - b).max() / (np.abs(b).max() + 1e-9) for a, b in zip(ours, plain, strict=True)
+    )
 
 
 def main() -> None:

@@ -19,19 +19,22 @@ from typing import Any
 import numpy as np
 
 from bfq.data.dataset import Dataset
-from bfq.data.making import reroll
-from bfq.data.making.harness import Recipe, make
-from bfq.data.making.locomotion import NAMES
-from bfq.data.making.recipes import recipe_for
 from bfq.files import write_json
 from bfq.provenance import versions
+from bfq.tasks import reroll
+from bfq.tasks.harness import Recipe, make
+from bfq.tasks.locomotion import NAMES
+from bfq.tasks.recipes import recipe_for
 
 
 def whole_returns(dataset: Dataset, ends: set[int]) -> Any:
     """Returns of the episodes that no part's end has cut: `ends` are the last rows of the parts."""
     last = np.flatnonzero(dataset.episode_ends)
     lengths = np.diff(np.concatenate([[-1], last]))
-    cut = [row in ends and dataset.masks[row] == 1 and n < 1000 for row, n in zip(last, lengths, strict=True)]
+    cut = [
+        row in ends and dataset.masks[row] == 1 and n < 1000
+        for row, n in zip(last, lengths, strict=True)
+    ]
     return dataset.episode_returns[~np.array(cut)]
 
 

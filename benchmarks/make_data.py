@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 
 from bfq.data import store
-from bfq.data.making.harness import make
-from bfq.data.making.locomotion import Episodes
-from bfq.data.making.recipes import recipe_for
+from bfq.envs.cores import cores
+from bfq.envs.runners import GYMNASIUM, MOST_STEPS
 from bfq.files import write_json
 from bfq.provenance import versions
-from bfq.simulation.cores import cores
-from bfq.simulation.runners import GYMNASIUM, MOST_STEPS
+from bfq.tasks.harness import make
+from bfq.tasks.locomotion import Episodes
+from bfq.tasks.recipes import recipe_for
 
 RAW = """
 import sys, time, numpy as np
-from bfq.simulation.runners import Runners
+from bfq.envs.runners import Runners
 robot, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 actions = np.load(folder + "/actions.npy").astype(np.float64)
 runners = Runners(robot, np.load(folder + "/seeds.npy").tolist())
@@ -81,7 +81,10 @@ def gymnasium_speed(block: Episodes, seconds: float = 5.0) -> float:
 def on_all_cores(command: list[str]) -> float:
     """The sum of what a process on each core prints."""
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    crew = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alone) for _ in range(cores())]
+    crew = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alone)
+        for _ in range(cores())
+    ]
     return sum(float(process.communicate()[0]) for process in crew)
 
 
@@ -92,7 +95,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     recipe = recipe_for(args.name, args.size)
-    row: dict[str, Any] = {"name": args.name, "size": args.size, "cores": cores(), "versions": versions()}
+    row: dict[str, Any] = {
+        "name": args.name,
+        "size": args.size,
+        "cores": cores(),
+        "versions": versions(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         before, began = busy_seconds(), time.monotonic()
         dataset = make(recipe, Path(folder) / "set")

@@ -40,7 +40,9 @@ def transforms():
     random = np.random.default_rng(0)
     mean = random.normal(size=SPEC.observation_dim).astype(np.float32)
     ones = np.ones(SPEC.action_dim, np.float32)
-    return Transforms(mean, np.ones_like(mean), -ones, ones, RewardTransform("none", 1.0, 0.0), "standardise")
+    return Transforms(
+        mean, np.ones_like(mean), -ones, ones, RewardTransform("none", 1.0, 0.0), "standardise"
+    )
 
 
 def trained(name, width, depth):
@@ -68,7 +70,11 @@ def c_act(agent, state, config, folder):
     subprocess.run(["cc", *FLAGS, str(source), "-o", str(library)], check=True)
     function = ctypes.CDLL(str(library)).bfq_act
     function.argtypes, function.restype = [ctypes.c_void_p] * 3, None
-    random, noise, action = np.random.default_rng(0), np.empty(6, np.float32), np.empty(6, np.float32)
+    random, noise, action = (
+        np.random.default_rng(0),
+        np.empty(6, np.float32),
+        np.empty(6, np.float32),
+    )
     at, to = noise.ctypes.data, action.ctypes.data
     pointers = {}
 
@@ -79,14 +85,18 @@ def c_act(agent, state, config, folder):
         random.standard_normal(dtype=np.float32, out=noise)
         function(where, at, to)
 
-    return act, subprocess.run(["cc", "--version"], capture_output=True, text=True).stdout.split("\n")[0]
+    return act, subprocess.run(["cc", "--version"], capture_output=True, text=True).stdout.split(
+        "\n"
+    )[0]
 
 
 RUNTIMES = {"jax": jax_act, "numpy": numpy_act, "c": c_act}
 
 
 def measure(act, calls):
-    observations = list(np.random.default_rng(1).normal(size=(64, SPEC.observation_dim)).astype(np.float32))
+    observations = list(
+        np.random.default_rng(1).normal(size=(64, SPEC.observation_dim)).astype(np.float32)
+    )
     for observation in itertools.islice(itertools.cycle(observations), 500):
         act(observation)
     times = np.empty(calls)

@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Array
 
 from bfq.command import Parser, exit_code
-from bfq.data.sources import load_dataset
 from bfq.errors import BadInput
 from bfq.experiment import load_trained, read_run
 from bfq.flow.maps import flow_map, one_step
 from bfq.flow.solvers import euler
+from bfq.tasks.sources import load_dataset
 
 STATES, DRAWS, STEPS = 2000, 16, 20
 
@@ -47,11 +47,15 @@ def tell(folder: Path) -> None:
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
     for k, member in enumerate(trained.population.members):
         state, config = trained.member(k)
-        told = compared(state.policy_target, jnp.asarray(observations), actions, config.preconditioned)
+        told = compared(
+            state.policy_target, jnp.asarray(observations), actions, config.preconditioned
+        )
         print(json.dumps({**member._asdict(), **told}), flush=True)
 
 
-def compared(policy: Any, observations: Array, actions: Array, preconditioned: bool) -> dict[str, Any]:
+def compared(
+    policy: Any, observations: Array, actions: Array, preconditioned: bool
+) -> dict[str, Any]:
     """Both ways from the same noise."""
     states = jnp.repeat(observations, DRAWS, axis=0)
     noise = jax.random.normal(jax.random.key(0), (len(states), actions.shape[-1]))
@@ -76,7 +80,9 @@ def compared(policy: Any, observations: Array, actions: Array, preconditioned: b
 def _by_maps(policy: Any, x: Array, states: Array, preconditioned: bool) -> Array:
     """Short displacements, one after the other."""
     for k in range(STEPS, 0, -1):
-        x = flow_map(policy, x, jnp.asarray((k - 1) / STEPS), jnp.asarray(k / STEPS), states, preconditioned)
+        x = flow_map(
+            policy, x, jnp.asarray((k - 1) / STEPS), jnp.asarray(k / STEPS), states, preconditioned
+        )
     return x
 
 

@@ -39,19 +39,27 @@ def kernels(folder: Path) -> list[dict[str, Any]]:
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
-    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    threads = {
+        (e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"
+    }
     found = [
         e
         for e in events
         if e.get("ph") == "X"
-        and ("GPU" in names[e["pid"]] and "Stream" in threads.get((e["pid"], e["tid"]), "") or _on_cpu(e))
+        and (
+            "GPU" in names[e["pid"]]
+            and "Stream" in threads.get((e["pid"], e["tid"]), "")
+            or _on_cpu(e)
+        )
     ]
     return sorted(found, key=lambda e: e["ts"])
 
 
 def _on_cpu(event: dict[str, Any]) -> bool:
     """Whether it is an operation on a CPU, and none that holds others."""
-    return "thunk_executor" in event.get("args", {}).get("_src", "") and not HOLDS.match(event["name"])
+    return "thunk_executor" in event.get("args", {}).get("_src", "") and not HOLDS.match(
+        event["name"]
+    )
 
 
 def profile(args: argparse.Namespace) -> None:
@@ -61,7 +69,9 @@ def profile(args: argparse.Namespace) -> None:
     rows = made_up(Sizes(transitions=args.transitions, spec=SPEC), agent.needs)
     if not args.overlapped:
         compiled.OPTIONS["gpu"].pop(OVERLAP)
-    made = compiled_program(agent, config, rows, args.members, args.chunk, args.precision == "bfloat16")
+    made = compiled_program(
+        agent, config, rows, args.members, args.chunk, args.precision == "bfloat16"
+    )
     states = made.states
 
     def work() -> Any:
@@ -79,12 +89,16 @@ def profile(args: argparse.Namespace) -> None:
 
 def show(ran: Sequence[dict[str, Any]], args: argparse.Namespace, seconds: float) -> None:
     """The kernels of an update by name, the most expensive first."""
-    print(f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs an update")
+    print(
+        f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs an update"
+    )
     if not ran:
         print("no kernel was seen")
         return
     busy = sum(e["dur"] for e in ran) / args.chunk
-    print(f"{len(ran) / args.chunk:.0f} kernels an update, {busy:.0f} µs if they ran one after the other")
+    print(
+        f"{len(ran) / args.chunk:.0f} kernels an update, {busy:.0f} µs if they ran one after the other"
+    )
     times: dict[str, list[float]] = defaultdict(list)
     for e in ran:
         times[NUMBER.sub("", e["name"]) if args.grouped else e["name"]].append(e["dur"])
@@ -102,7 +116,12 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--members", type=int, default=1, metavar="N")
     add("--depth", type=int, default=4, metavar="N", help="hidden layers of every network")
     add("--transitions", type=int, default=1_000_000, metavar="N")
-    add("--precision", default="float32", metavar="NAME", help="of the products: float32 or bfloat16")
+    add(
+        "--precision",
+        default="float32",
+        metavar="NAME",
+        help="of the products: float32 or bfloat16",
+    )
     add("--chunk", type=int, default=200, metavar="N", help="updates in one compiled call")
     add("--overlapped", action="store_true", help="as in training")
     add("--grouped", action="store_true", help="names that differ in their number alone as one")

@@ -33,7 +33,9 @@ def train(state, rule, share):
         times, none = TimeRule(rule, 1e-3, share), jnp.zeros((256, 0))
         rate = learning_rate(3e-3, "cosine", k, UPDATES)
         return descend(
-            state, lambda net: bootstrap_loss(net, action, none, loss_key, 0.5, "split", times), rate
+            state,
+            lambda net: bootstrap_loss(net, action, none, loss_key, 0.5, "split", times),
+            rate,
         )[:2]
 
     return jax.lax.scan(step, state, jnp.arange(UPDATES))[0]

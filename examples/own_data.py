@@ -34,7 +34,9 @@ def write_log(path: Path, runs: int = 60, length: int = 100) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--log", type=Path, default=Path("oven.csv"), help="where the made-up log goes")
+    parser.add_argument(
+        "--log", type=Path, default=Path("oven.csv"), help="where the made-up log goes"
+    )
     parser.add_argument("--agent", default="bfq")
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()

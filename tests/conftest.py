@@ -21,7 +21,9 @@ def temporary(prefix):
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = temporary("bfq-compiled-")
-os.environ["BFQ_HOME"] = temporary("bfq-tests-")  # data that tests make is kept away from the user's own
+os.environ["BFQ_HOME"] = temporary(
+    "bfq-tests-"
+)  # data that tests make is kept away from the user's own
 
 import jax  # noqa: E402 - after the flags, which JAX reads once
 import pytest  # noqa: E402
@@ -33,12 +35,12 @@ CHECKED = [
     "bfq.diffusion",
     "bfq.agents.values",
     "bfq.agents.learning",
-    "bfq.evaluation.distributions",
-    "bfq.data.checkerboard",
+    "bfq_paper.distributions",
+    "bfq_paper.checkerboard_data",
 ]
 install_import_hook(CHECKED, "beartype.beartype")
 
-from bfq.simulation.optional import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
+from bfq.envs.optional import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
 
 choose_graphics()  # MuJoCo looks once, when it is first imported, and some tests import it themselves
 

@@ -14,25 +14,26 @@ import pytest
 from bfq.cli.main import main
 from bfq.errors import BadInput, Busy
 from bfq.files import read_json, write_json
-from bfq.reproduction import merge, readme, reproduce
-from bfq.reproduction.book import Book, alone
-from bfq.reproduction.plan import sources
-from bfq.reproduction.plan.experiments import EXPERIMENTS
-from bfq.reproduction.plan.options import Options, chosen
-from bfq.reproduction.plan.sources import Source
-from bfq.reproduction.readme import block
-from bfq.reproduction.reproduce import plan
-from bfq.reproduction.results.cells import Cell, Outcome, Reading
-from bfq.reproduction.results.stored import called, read_outcome, record
-from bfq.reproduction.results.together import together
-from bfq.reproduction.results.told_runs import told_runs
-from bfq.reproduction.shown.figures import figures
-from bfq.reproduction.shown.markdown import markdown
-from bfq.reproduction.shown.page import page_of
-from bfq.reproduction.shown.provenance import protocols
-from bfq.reproduction.shown.strips import file_of
-from bfq.reproduction.work import scores
-from bfq.reproduction.work.bench import Bench, fingerprint
+from bfq.provenance import fingerprint
+from bfq_paper import merge, readme, reproduce
+from bfq_paper.book import Book, alone
+from bfq_paper.plan import sources
+from bfq_paper.plan.experiments import EXPERIMENTS
+from bfq_paper.plan.options import Options, chosen
+from bfq_paper.plan.sources import Source
+from bfq_paper.readme import block
+from bfq_paper.reproduce import plan
+from bfq_paper.results.cells import Cell, Outcome, Reading
+from bfq_paper.results.stored import called, read_outcome, record
+from bfq_paper.results.together import together
+from bfq_paper.results.told_runs import told_runs
+from bfq_paper.shown.figures import figures
+from bfq_paper.shown.markdown import markdown
+from bfq_paper.shown.page import page_of
+from bfq_paper.shown.provenance import protocols
+from bfq_paper.shown.strips import file_of
+from bfq_paper.work import scores
+from bfq_paper.work.bench import Bench
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 PEN = "pen-human-v1"  # its data is never here
@@ -62,7 +63,9 @@ def told(row, column, data, steps=1000, seeds=3, day=1, sha="a" * 64):
 
 
 def cell(row, column, values=(60.0, 62.0, 64.0), data="", **changes):
-    kept = told(row, column, data or f"local/{row.removesuffix('-v2')}", seeds=len(values), **changes)
+    kept = told(
+        row, column, data or f"local/{row.removesuffix('-v2')}", seeds=len(values), **changes
+    )
     reading = Reading("N = 50", values, {"protocol": kept["evaluations"]["protocol"], "scores": {}})
     return Cell(row, column, "done", readings=(reading,), provenance=kept)
 
@@ -112,7 +115,9 @@ def test_a_finished_cell_of_the_same_settings_counts_as_done(no_data):
     assert states(planned(CHEETAH, ["bfq", "dql"], made)) == ["not begun", "finished elsewhere"]
     assert states(planned(CHEETAH, ["bfq"], made, again=True)) == ["not begun"]
     for other in ({"steps": 2000}, {"seeds": 4}, {"precision": "bfloat16"}):
-        (experiment,) = chosen("main", Options(agents=["bfq"], tasks=[CHEETAH], **{"seeds": 3, **other}))
+        (experiment,) = chosen(
+            "main", Options(agents=["bfq"], tasks=[CHEETAH], **{"seeds": 3, **other})
+        )
         assert states(plan(experiment, made)) == ["not begun"]
 
 
@@ -126,7 +131,11 @@ def test_settings_that_leave_the_scores_alone_do_not_count(no_data):
 
 def test_a_switch_that_is_off_changes_no_name():
     known = {"config": {"eta": 1.0, "boundary_ratio": 0.5}, "seeds": [0, 1]}
-    later = {"config": {**known["config"], "new": 0.0, "other": False}, "seeds": [0, 1], "third": None}
+    later = {
+        "config": {**known["config"], "new": 0.0, "other": False},
+        "seeds": [0, 1],
+        "third": None,
+    }
     assert fingerprint(later) == fingerprint(known)
     changes = ({"new": 0.01}, {"boundary_ratio": 0.0}, {"boundary_ratio": 0.25})
     names = {fingerprint({**later, "config": {**later["config"], **change}}) for change in changes}
@@ -145,7 +154,9 @@ def test_data_of_the_same_name_must_have_the_same_digest_where_it_is_here(no_dat
         raise BadInput("damaged.")
 
     monkeypatch.setattr(Bench, "data", damaged)
-    assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]  # nobody can tell otherwise
+    assert states(planned(CHEETAH, ["bfq"], made)) == [
+        "finished elsewhere"
+    ]  # nobody can tell otherwise
 
 
 def test_better_data_elsewhere_is_not_replaced_by_worse_data_here(no_data, monkeypatch):
@@ -156,15 +167,19 @@ def test_better_data_elsewhere_is_not_replaced_by_worse_data_here(no_data, monke
     found = cell(CHEETAH, "bfq", data=better)
     made = outcome(replace(found, provenance={**found.provenance, "fingerprint": mark}))
     assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
-    monkeypatch.setattr("bfq.reproduction.reproduce.state", lambda work, bench: "finished")
+    monkeypatch.setattr("bfq_paper.reproduce.state", lambda work, bench: "finished")
     monkeypatch.setattr(scores.Training, "folder", lambda self, bench: Path("runs/of-worse-data"))
     assert states(planned(CHEETAH, ["bfq"], made)) == ["finished elsewhere"]
     assert states(planned(CHEETAH, ["bfq"], made, again=True)) == ["finished"]
-    monkeypatch.setattr(scores.Training, "folder", lambda self, bench: Path(found.provenance["run"]))
+    monkeypatch.setattr(
+        scores.Training, "folder", lambda self, bench: Path(found.provenance["run"])
+    )
     assert states(planned(CHEETAH, ["bfq"], made)) == ["finished"]
-    here = Source(CHEETAH, CHEETAH, "published", "published.")  # and worse data does not stand for better
-    monkeypatch.setattr("bfq.reproduction.reproduce.source_of", lambda task: here)
-    monkeypatch.setattr("bfq.reproduction.reproduce.state", lambda work, bench: "not begun")
+    here = Source(
+        CHEETAH, CHEETAH, "published", "published."
+    )  # and worse data does not stand for better
+    monkeypatch.setattr("bfq_paper.reproduce.source_of", lambda task: here)
+    monkeypatch.setattr("bfq_paper.reproduce.state", lambda work, bench: "not begun")
     assert states(planned(CHEETAH, ["bfq"], made)) == ["not begun"]
 
 
@@ -187,14 +202,21 @@ def test_a_command_trains_nothing_and_loses_nothing(no_data, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     kept = [asked(CHEETAH, "bfq"), cell(HOPPER, "dql"), cell(PEN, "bfq", data=PEN)]
     folder = write(outcome(*kept), tmp_path / "results" / "main")
-    before = {(c["row"], c["column"]): c for c in json.loads((folder / "result.json").read_text())["cells"]}
+    before = {
+        (c["row"], c["column"]): c
+        for c in json.loads((folder / "result.json").read_text())["cells"]
+    }
     monkeypatch.setattr(scores, "start", None)
     words = ["--agents", "bfq", "--tasks", f"{CHEETAH},{PEN}", "--seeds", "3", "--steps", "1000"]
     assert main(["reproduce", "main", *words]) == 0
     result = json.loads((folder / "result.json").read_text())
     assert {(c["row"], c["column"]): c for c in result["cells"]} == before
     assert [call["command"] for call in result["earlier"]] == ["bfq reproduce main"]
-    assert {path.name for path in folder.iterdir()} >= {"index.html", "learning_curves.png", "scores.png"}
+    assert {path.name for path in folder.iterdir()} >= {
+        "index.html",
+        "learning_curves.png",
+        "scores.png",
+    }
     assert not (tmp_path / "runs").exists()
 
 
@@ -202,9 +224,22 @@ def test_what_is_finished_elsewhere_needs_neither_its_precision_nor_its_data(
     no_data, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bfq.settings.available", lambda: False)  # no GPU that could train in bfloat16
+    monkeypatch.setattr(
+        "bfq.settings.available", lambda: False
+    )  # no GPU that could train in bfloat16
     write(outcome(asked(CHEETAH, "bfq", precision="bfloat16")), tmp_path / "results" / "main")
-    words = ["reproduce", "main", "--agents", "bfq", "--tasks", CHEETAH, "--seeds", "3", "--steps", "1000"]
+    words = [
+        "reproduce",
+        "main",
+        "--agents",
+        "bfq",
+        "--tasks",
+        CHEETAH,
+        "--seeds",
+        "3",
+        "--steps",
+        "1000",
+    ]
     words += ["--precision", "bfloat16"]
     assert main([*words, "--dry-run"]) == 0
     assert "it is made first" not in capsys.readouterr().out
@@ -229,7 +264,9 @@ def test_what_fails_does_not_take_the_place_of_numbers(no_data, tmp_path, monkey
     assert found == cell(CHEETAH, "bfq")
 
 
-@pytest.mark.parametrize("change", ["cut", "foreign", "other", "quick", "values", "state", "run", "curve"])
+@pytest.mark.parametrize(
+    "change", ["cut", "foreign", "other", "quick", "values", "state", "run", "curve"]
+)
 def test_a_damaged_or_foreign_file_is_refused_and_left_alone(change, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main") / "result.json"
@@ -282,7 +319,9 @@ def test_what_others_write_during_a_command_stays(no_data, tmp_path, monkeypatch
     assert HOPPER in page
 
 
-def test_what_another_command_is_at_is_left_to_it_and_looked_at_again(no_data, tmp_path, monkeypatch, capsys):
+def test_what_another_command_is_at_is_left_to_it_and_looked_at_again(
+    no_data, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reproduce, "PATIENCE_S", 0.0)
     words = f"reproduce main --tasks {CHEETAH} --seeds 3 --steps 1000 --agents dql,bfq".split()
@@ -381,7 +420,11 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path):
 
 def test_cells_combine_in_the_papers_order():
     made = outcome(cell(HOPPER, "bfq"), cell(CHEETAH, "dql")).taken([cell(CHEETAH, "bfq")])
-    assert [(c.row, c.column) for c in made.cells] == [(CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "bfq")]
+    assert [(c.row, c.column) for c in made.cells] == [
+        (CHEETAH, "dql"),
+        (CHEETAH, "bfq"),
+        (HOPPER, "bfq"),
+    ]
     assert together(made).rows == (CHEETAH,)
     empty = [Cell(CHEETAH, "bfq", "waiting"), Cell(CHEETAH, "iql", "waiting")]
     assert [(c.column, c.state) for c in made.taken(empty).of(CHEETAH)] == [
@@ -393,8 +436,12 @@ def test_each_cell_tells_its_own_seeds_updates_and_precision():
     half = cell(CHEETAH, "dql", (50.0, 52.0), steps=500)
     half = replace(half, provenance={**half.provenance, "precision": "bfloat16"})
     lines = markdown(outcome(cell(CHEETAH, "bfq"), half)).splitlines()
-    assert any(line.startswith("| bfq |") and line.endswith("| 3 | 1,000 | float32 |") for line in lines)
-    assert any(line.startswith("| dql |") and line.endswith("| 2 | 500 | bfloat16 |") for line in lines)
+    assert any(
+        line.startswith("| bfq |") and line.endswith("| 3 | 1,000 | float32 |") for line in lines
+    )
+    assert any(
+        line.startswith("| dql |") and line.endswith("| 2 | 500 | bfloat16 |") for line in lines
+    )
     alike = markdown(outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql")))
     assert "| precision |" not in alike
     assert "| episodes |" not in alike
@@ -434,7 +481,15 @@ def test_data_of_one_name_and_two_digests_is_told_apart():
 
 def test_times_of_several_devices_are_told_at_the_cell():
     cells = [
-        Cell("frequency", name, "done", "", "Hz", (Reading("Hz", (9.0,)),), {"device": device, "run": "r"})
+        Cell(
+            "frequency",
+            name,
+            "done",
+            "",
+            "Hz",
+            (Reading("Hz", (9.0,)),),
+            {"device": device, "run": "r"},
+        )
         for name, device in (("bfq-1", "cpu"), ("fql-1", "NVIDIA H200"))
     ]
     lines = markdown(outcome(*cells, name="efficiency")).splitlines()
@@ -476,7 +531,9 @@ def test_words_are_of_what_stands_there():
     assert "Difference: ours" in text
     assert "Difference: ours" not in markdown(outcome(cell(CHEETAH, "preset"), name="switches"))
     rows = EXPERIMENTS["main"].rows
-    assert "its averages are those of its rows" in markdown(outcome(*(cell(row, "bfq") for row in rows)))
+    assert "its averages are those of its rows" in markdown(
+        outcome(*(cell(row, "bfq") for row in rows))
+    )
     pair = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql"))
     more = outcome(*pair.cells, cell(HOPPER, "bfq"), cell(HOPPER, "dql"))
     assert "In the last line the mean" not in markdown(pair)
@@ -492,7 +549,9 @@ def captions(made):
 def test_captions_are_of_what_is_drawn():
     sweep = [cell(CHEETAH, "bfq"), cell(CHEETAH, "bfq")]
     for each, ratio in zip(sweep, (1.0, 0.5), strict=True):
-        each.provenance["members"] = [{"seed": k, "overrides": {"boundary_ratio": ratio}} for k in range(3)]
+        each.provenance["members"] = [
+            {"seed": k, "overrides": {"boundary_ratio": ratio}} for k in range(3)
+        ]
     cells = [replace(each, column=name) for each, name in zip(sweep, ("1", "0.5"), strict=True)]
     assert captions(outcome(*cells, name="lambda"))["ablation.png"].endswith("Dashed: the paper's.")
     assert "Dashed" not in captions(outcome(*cells, name="lambda", quick=True))["ablation.png"]
@@ -545,7 +604,11 @@ def test_protocols_say_whose_they_are():
     cells = [cell(row, name) for row in (CHEETAH, HOPPER) for name in ("bfq", "dql")]
     cells[2].provenance["evaluations"]["protocol"]["candidates"] = 7  # bfq's, on the second row
     for each in cells:
-        each.provenance["reference"] = {"low": -1.5 if each.row == HOPPER else 0, "high": 9, "source": "x"}
+        each.provenance["reference"] = {
+            "low": -1.5 if each.row == HOPPER else 0,
+            "high": 9,
+            "source": "x",
+        }
         each.readings[0].record["scores"]["normalized"] = [1.0, 2.0, 3.0]
     made = outcome(*cells)
     first, second, low, high = protocols(made, told_runs(made))
@@ -595,7 +658,12 @@ def test_a_run_is_told_by_all_its_cells():
         each.provenance["members"] = [{"seed": k, "overrides": {"eta": ratio}} for k in range(2)]
     made = Outcome(EXPERIMENTS["eta"], (), (replace(one, column="1"), replace(two, column="0.5")))
     (run,) = told_runs(made)
-    assert [(m.seed, m.overrides["eta"]) for m in run.members] == [(0, 1.0), (1, 1.0), (0, 0.5), (1, 0.5)]
+    assert [(m.seed, m.overrides["eta"]) for m in run.members] == [
+        (0, 1.0),
+        (1, 1.0),
+        (0, 0.5),
+        (1, 0.5),
+    ]
     assert [(row.step, row.metrics["return"]) for row in run.rows] == [
         (500, (10.0, 11.0, 10.0, 11.0)), (1000, (11.0, 12.0, 11.0, 12.0)),
     ]  # fmt: skip
@@ -658,9 +726,16 @@ def test_the_later_of_two_cells_stands_whichever_is_named_first(tmp_path, monkey
     ]
     made = read_outcome(ours)
     assert made.at(CHEETAH, "bfq") == new
-    assert [(c.row, c.column) for c in made.cells] == [(CHEETAH, "dql"), (CHEETAH, "bfq"), (HOPPER, "bfq")]
+    assert [(c.row, c.column) for c in made.cells] == [
+        (CHEETAH, "dql"),
+        (CHEETAH, "bfq"),
+        (HOPPER, "bfq"),
+    ]
     assert (ours / file_of(new)).read_bytes() == PNG
-    assert [call["command"] for call in made.calls] == ["bfq reproduce main --seeds 2", "bfq reproduce main"]
+    assert [call["command"] for call in made.calls] == [
+        "bfq reproduce main --seeds 2",
+        "bfq reproduce main",
+    ]
     assert "made by the 2 commands that it lists" in block(tmp_path, "results/main")
     assert merge.merge(ours, [there, stale, tmp_path / "again" / "main"]) == []
     assert read_outcome(ours).cells == made.cells
@@ -679,7 +754,9 @@ def test_a_command_given_again_elsewhere_is_told_as_it_was_there(tmp_path):
 def test_of_one_date_the_last_named_stands_and_empty_cells_replace_nothing(tmp_path):
     first, second = cell(CHEETAH, "bfq"), cell(CHEETAH, "bfq", (1.0, 2.0))
     places = [tmp_path / name / "main" for name in "abc"]
-    for made, place in zip((first, second, Cell(CHEETAH, "bfq", "failed", "why")), places, strict=True):
+    for made, place in zip(
+        (first, second, Cell(CHEETAH, "bfq", "failed", "why")), places, strict=True
+    ):
         write(outcome(made), place)
     new = tmp_path / "results" / "main"
     assert len(merge.merge(new, places)) == 2
@@ -720,7 +797,9 @@ def test_what_is_no_picture_is_not_taken(name, link, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(PNG if link else b"secret")
     told = {"run": "elsewhere/x", "versions": {}}
-    timed = Cell("energy distance", "bfq-1", "done", "", "", (Reading("energy distance", (1.0,)),), told)
+    timed = Cell(
+        "energy distance", "bfq-1", "done", "", "", (Reading("energy distance", (1.0,)),), told
+    )
     first = cell(CHEETAH, "bfq") if name == "main" else timed
     there = write(outcome(first, name=name), tmp_path / "there" / name)
     file = file_of(first) if name == "main" else "toy.png"
@@ -753,7 +832,11 @@ def changed(path, change):
         ("eta", {"column": "nan"}, "the column 'nan' is no value of η"),
         ("main", {"train_seconds": 1e30}, "has a number that is none of a score or a time"),
         ("main", {"readings": [{"name": "N = 1", "values": [1e300]}]}, "has a number that is none"),
-        ("main", {"readings": [{"name": "N = 1", "values": [1.0], "scores": 5}]}, "'scores' cannot be a int"),
+        (
+            "main",
+            {"readings": [{"name": "N = 1", "values": [1.0], "scores": 5}]},
+            "'scores' cannot be a int",
+        ),
         (
             "main",
             {"readings": [{"name": "N = 1", "values": [1.0], "scores": {"return": [1.0]}}]},
@@ -767,7 +850,9 @@ def changed(path, change):
         ("main", {"config": json.loads("[" * 50 + "]" * 50)}, "is nested too deeply"),
     ],
 )
-def test_a_merge_that_is_refused_writes_nothing(name, change, sentence, tmp_path, monkeypatch, capsys):
+def test_a_merge_that_is_refused_writes_nothing(
+    name, change, sentence, tmp_path, monkeypatch, capsys
+):
     column = "5" if name == "eta" else "bfq"
     good = cell(CHEETAH, column)
     good = replace(good, provenance={**good.provenance, "agent": "bfq"})
@@ -787,13 +872,15 @@ def test_what_cannot_be_drawn_replaces_no_numbers(tmp_path, monkeypatch):
     ours = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
     there = write(outcome(cell(CHEETAH, "bfq", (1.0, 2.0), day=2)), tmp_path / "there" / "main")
     before = (ours / "result.json").read_bytes()
-    monkeypatch.setattr("bfq.reproduction.shown.figures.figures", lambda *_: 1 / 0)
+    monkeypatch.setattr("bfq_paper.shown.figures.figures", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         merge.merge(ours, [there])
     assert {path.name: path.read_bytes() for path in ours.iterdir()} == {"result.json": before}
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 19, "NaN", "Infinity"])
+@pytest.mark.parametrize(
+    "number", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 19, "NaN", "Infinity"]
+)
 def test_numbers_that_cannot_be_reckoned_with_are_refused(number, tmp_path):
     path = tmp_path / "x.json"
     path.write_text(f'{{"a": [1, -2.5, 3e5, {10**18}], "b": {number}}}')
@@ -809,8 +896,10 @@ def test_numbers_that_cannot_be_reckoned_with_are_refused(number, tmp_path):
 def test_odd_words_are_shown_or_refused_in_a_sentence(field, text, tmp_path, monkeypatch, capsys):
     there = write(outcome(cell(CHEETAH, "bfq"), cell(HOPPER, "bfq")), tmp_path / "there" / "main")
     inside = (lambda first: first["readings"][0]) if field == "name" else (lambda first: first)
-    changed(there / "result.json", lambda first: inside(first).update({field: text, "finished": text}))
-    monkeypatch.setattr("bfq.reproduction.shown.figures.figures", lambda *_: [])  # seconds each
+    changed(
+        there / "result.json", lambda first: inside(first).update({field: text, "finished": text})
+    )
+    monkeypatch.setattr("bfq_paper.shown.figures.figures", lambda *_: [])  # seconds each
     monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "results" / "main"), str(there)])
     assert merge.main() == 0
     assert capsys.readouterr().out.replace("\n", "").isprintable()
@@ -821,13 +910,21 @@ def test_odd_words_are_shown_or_refused_in_a_sentence(field, text, tmp_path, mon
 
 def test_words_that_no_figure_knows_are_drawn(tmp_path):
     """Lone halves of letters, and numbers of steps that are none."""
-    odd = [replace(cell(CHEETAH, "bfq"), unit="\ud800"), cell("\ud800", "bfq"), cell(HOPPER, "bfq-²")]
+    odd = [
+        replace(cell(CHEETAH, "bfq"), unit="\ud800"),
+        cell("\ud800", "bfq"),
+        cell(HOPPER, "bfq-²"),
+    ]
     odd = [replace(each, provenance={**each.provenance, "agent": "bfq"}) for each in odd]
     assert figures(outcome(*odd), tmp_path)
     told = {"run": "runs/x", "versions": {}}
     columns = ("fql-²", "fql-0", f"fql-{'9' * 400}", "fql-5")
-    timed = [Cell("frequency", c, "done", "", "Hz", (Reading("Hz", (9.0,)),), told) for c in columns]
-    assert [each.file for each in figures(outcome(*timed, name="efficiency"), tmp_path)] == ["frequency.png"]
+    timed = [
+        Cell("frequency", c, "done", "", "Hz", (Reading("Hz", (9.0,)),), told) for c in columns
+    ]
+    assert [each.file for each in figures(outcome(*timed, name="efficiency"), tmp_path)] == [
+        "frequency.png"
+    ]
 
 
 def test_names_of_candidates_that_are_no_numbers_have_their_place():
@@ -864,7 +961,8 @@ def plain_text(text):
 
 
 @pytest.mark.parametrize(
-    "field", ["command", "device", "unit", "precision", "row", "empty", "name", "column", "kind", "why"]
+    "field",
+    ["command", "device", "unit", "precision", "row", "empty", "name", "column", "kind", "why"],
 )
 def test_words_of_results_stay_words(field, tmp_path):
     """In table.md and in the README, where anybody's words could be a page's."""
@@ -887,7 +985,9 @@ def test_words_of_results_stay_words(field, tmp_path):
     if field == "device":
         told = {"run": "runs/x", "versions": {}, "device": INJECTED}
         reading = (Reading("Hz", (9.0,)),)
-        given = outcome(Cell("frequency", "fql-1", "done", "", "Hz", reading, told), name="efficiency")
+        given = outcome(
+            Cell("frequency", "fql-1", "done", "", "Hz", reading, told), name="efficiency"
+        )
     folder = write(given, tmp_path / "results" / given.experiment.name)
     changed(folder / "result.json", changes.get(field, lambda first: None))
     readme_text = block(tmp_path, f"results/{given.experiment.name}")
@@ -896,7 +996,11 @@ def test_words_of_results_stay_words(field, tmp_path):
     table = plain_text(markdown(read_outcome(folder)))
     for text in (shown, table):
         assert not re.search(r"[<>`]|\]\(java|^# y", text, re.MULTILINE)
-    parts = [part for text in (readme_text, markdown(read_outcome(folder))) for part in text.split("\n\n")]
+    parts = [
+        part
+        for text in (readme_text, markdown(read_outcome(folder)))
+        for part in text.split("\n\n")
+    ]
     for part in (part for part in parts if part.startswith("|")):
         counts = {re.sub(r"\\.", "", line).count("|") for line in part.splitlines()}
         assert len(counts) == 1  # a table has as many cells as heads

@@ -107,17 +107,27 @@ def overrides(name):
     """The numbers in which the four members differ."""
     rates = [field for field in fields(name) if field.endswith("learning_rate")]
     leaning = {field: value for field, value in STRENGTHS.items() if field in fields(name)}
-    return ({}, dict.fromkeys(rates, 0.0), leaning, {"learning_rate": 3e-3, "discount": 0.5, **leaning})
+    return (
+        {},
+        dict.fromkeys(rates, 0.0),
+        leaning,
+        {"learning_rate": 3e-3, "discount": 0.5, **leaning},
+    )
 
 
 @cache
 def compiled(name):
     agent, config = get_agent(name), small(name)
-    members = [Member(seed, values) for seed, values in zip((3, 3, 3, 7), overrides(name), strict=True)]
+    members = [
+        Member(seed, values) for seed, values in zip((3, 3, 3, 7), overrides(name), strict=True)
+    ]
     population = populate(agent, config, members)
     program = Program(population, 1)
     # Seed by seed, since compiling `init` for the whole population would take longer than all that it saves.
-    firsts = {seed: agent.init(jax.random.fold_in(jax.random.key(seed), 0), SPEC, config) for seed in (3, 7)}
+    firsts = {
+        seed: agent.init(jax.random.fold_in(jax.random.key(seed), 0), SPEC, config)
+        for seed in (3, 7)
+    }
     start = jax.tree.map(lambda *several: jnp.stack(several), *(firsts[m.seed] for m in members))
     promised = jax.eval_shape(lambda: initial_states(population, SPEC))
     assert jax.tree.structure(promised) == jax.tree.structure(start)
@@ -168,11 +178,16 @@ def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_othe
     config = dataclasses.replace(run.config, **overrides(name)[OTHER])
     key, state = run.population.keys[OTHER], member(run.start, OTHER)._replace(step=jnp.int32(0))
     for moment, after, metrics in zip(MOMENTS, states[1:], told, strict=True):
-        rows = drawn(run.population.keys, jnp.int32(moment), length=1, size=config.batch_size, rows=400)
+        rows = drawn(
+            run.population.keys, jnp.int32(moment), length=1, size=config.batch_size, rows=400
+        )
         batch = ROWS.batch(rows[0, OTHER])
         with jax.disable_jit():
             state, said = run.agent.update(
-                state._replace(step=jnp.int32(moment)), batch, _keys(key, jnp.int32(moment))[1], config
+                state._replace(step=jnp.int32(moment)),
+                batch,
+                _keys(key, jnp.int32(moment))[1],
+                config,
             )
         for a, b in zip(leaves(member(after, OTHER)), leaves(state), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=5e-5)
@@ -252,7 +267,11 @@ def test_targets_only_follow_what_is_learnt(name):
             for field, network in followers(new).items():
                 found = [rate_between(followers(old)[field], network, one)
                          for one in (*onlines(old), *onlines(new))]  # fmt: skip
-                fits = [rate for rate, error in filter(None, found) if error < 1e-5 and -1e-6 < rate <= 1.0]
+                fits = [
+                    rate
+                    for rate, error in filter(None, found)
+                    if error < 1e-5 and -1e-6 < rate <= 1.0
+                ]
                 assert fits, f"{field} is no mixture of its old self and a learner"
                 moved |= {field} if max(fits) > 1e-6 else set()
     assert moved == set(followers(run.start)), "a target that never moves"
@@ -265,7 +284,9 @@ def critics_of(state):
     return [node for node in found if isinstance(node, kinds)]
 
 
-@pytest.mark.parametrize("name", [name for name in AGENTS if STRENGTHS.keys() & fields(name).keys()])
+@pytest.mark.parametrize(
+    "name", [name for name in AGENTS if STRENGTHS.keys() & fields(name).keys()]
+)
 def test_critics_do_not_feel_the_policys_guidance(name):
     """One update with another strength leaves the critics' bytes as they are, and moves the policy."""
     run, felt = compiled(name), False
@@ -274,7 +295,9 @@ def test_critics_do_not_feel_the_policys_guidance(name):
         base, leaning = member(after, BASE), member(after, LEANING)
         assert critics_of(base)
         assert same(critics_of(base), critics_of(leaning))
-        felt |= not same([one.params for one in learners(base)], [one.params for one in learners(leaning)])
+        felt |= not same(
+            [one.params for one in learners(base)], [one.params for one in learners(leaning)]
+        )
     assert felt, "the strength of guidance changes nothing"
 
 
@@ -287,7 +310,9 @@ def test_a_loss_falls(name):
         states, metrics = run.program(states, ROWS, jnp.int32(step))
         told.append(metrics)
     learning = [BASE, LEANING, OTHER]
-    series = {metric: np.concatenate([row[metric] for row in told])[:, learning] for metric in told[0]}
+    series = {
+        metric: np.concatenate([row[metric] for row in told])[:, learning] for metric in told[0]
+    }
     losses = {metric: values for metric, values in series.items() if metric.endswith("loss")}
     assert losses, "an agent reports at least one metric whose name ends in loss"
     judged = [losses["bc_loss"]] if "bc_loss" in losses else list(losses.values())
@@ -320,7 +345,9 @@ def test_actions_lie_within_bounds_whatever_the_observation(name):
         actions = act(state, observations, jax.random.key(3), run.config, acting)
         assert np.isfinite(actions).all()
         assert float(jnp.abs(actions).max()) <= 1.0
-        assert np.array_equal(actions, act(state, observations, jax.random.key(3), run.config, acting))
+        assert np.array_equal(
+            actions, act(state, observations, jax.random.key(3), run.config, acting)
+        )
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -354,10 +381,15 @@ def alternatives(name, field):
 def variants(name):
     """Switches set apart from their defaults, all that can be at once, until each choice was there."""
     switches = {
-        field: alternatives(name, field) for field, f in fields(name).items() if f.type in (str, bool)
+        field: alternatives(name, field)
+        for field, f in fields(name).items()
+        if f.type in (str, bool)
     }
     # Kinds of critics and schedules are everyone's, and tested once: some pass by here, not all.
-    often = max([len(some) for field, some in switches.items() if field not in ("critic", "schedule")] or [0])
+    often = max(
+        [len(some) for field, some in switches.items() if field not in ("critic", "schedule")]
+        or [0]
+    )
     for k in range(often):
         values = {}
         for field, some in switches.items():
@@ -445,12 +477,22 @@ def test_a_run_is_described_by_its_configuration(name, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in ("td3_bc", "fql") if name in AGENTS])
 def test_a_stored_configuration_repeats_the_run(name, tmp_path, capsys):
-    tiny = [word for field in ("width", "critic_width", "batch_size") for word in ("--set", f"{field}=8")]
+    tiny = [
+        word
+        for field in ("width", "critic_width", "batch_size")
+        for word in ("--set", f"{field}=8")
+    ]
     words = ["train", "--task", "pendulum-mixed", "--agent", name, "--steps", "20", "--seeds", "1",
              "--evaluations", "1", "--eval-episodes", "1", "--json", *tiny]  # fmt: skip
     assert main([*words, "--out", str(tmp_path / "run")]) == 0
     first = json.loads(capsys.readouterr().out)
-    again = ["train", "--config", str(tmp_path / "run" / "config.json"), "--out", str(tmp_path / "again")]
+    again = [
+        "train",
+        "--config",
+        str(tmp_path / "run" / "config.json"),
+        "--out",
+        str(tmp_path / "again"),
+    ]
     assert main([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == first["scores"]
     for name in ("config.json", "metrics.jsonl"):
@@ -492,7 +534,12 @@ def test_a_residual_network_of_odd_width_is_refused(name, values):
 
 def test_members_are_every_seed_with_every_value():
     members = members_of([3, 7], {"eta": [0.1, 1.0], "discount": [0.9]})
-    assert [(m.seed, m.overrides["eta"]) for m in members] == [(3, 0.1), (7, 0.1), (3, 1.0), (7, 1.0)]
+    assert [(m.seed, m.overrides["eta"]) for m in members] == [
+        (3, 0.1),
+        (7, 0.1),
+        (3, 1.0),
+        (7, 1.0),
+    ]
     assert members_of([5], {}) == (Member(5, {}),)
 
 
@@ -508,8 +555,19 @@ VARIANTS = [
     ("bc", {"unit_std": True}),
     ("bfq", {"mixing": "update"}),
     ("bfq", {"mixing": "both", "preconditioned": False, "time_rule": "ordered"}),
-    ("bfq", {"architecture": "residual", "guidance": "mean", "aggregation": "mean", "critic": "fql"}),
-    ("bfq", {"architecture": "raw_time", "critic": "plain", "backup_samples": 10, "schedule": "constant"}),
+    (
+        "bfq",
+        {"architecture": "residual", "guidance": "mean", "aggregation": "mean", "critic": "fql"},
+    ),
+    (
+        "bfq",
+        {
+            "architecture": "raw_time",
+            "critic": "plain",
+            "backup_samples": 10,
+            "schedule": "constant",
+        },
+    ),
 ]
 
 

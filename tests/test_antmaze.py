@@ -11,17 +11,17 @@ import pytest
 os.environ.setdefault("MUJOCO_GL", "egl")  # before anyone imports MuJoCo, which looks once
 mujoco = pytest.importorskip("mujoco")
 
-from bfq.data.making import antmaze as making  # noqa: E402 - after the graphics are chosen
-from bfq.data.making import navigate  # noqa: E402
-from bfq.data.making.antmaze import AntMazeBlock  # noqa: E402
-from bfq.data.making.navigate import NavigateBlock  # noqa: E402
-from bfq.data.making.recipes import recipe_for  # noqa: E402
-from bfq.data.making.waypoints import walk_towards  # noqa: E402
+from bfq.envs import antmaze  # noqa: E402
+from bfq.envs.maze_ant import FRAME_SKIP, Herd, as_maze_ant, flipped  # noqa: E402
+from bfq.envs.mazes import MAZES, centres  # noqa: E402
+from bfq.envs.worlds import make_world  # noqa: E402
 from bfq.errors import BadInput  # noqa: E402
-from bfq.simulation import antmaze  # noqa: E402
-from bfq.simulation.maze_ant import FRAME_SKIP, Herd, as_maze_ant, flipped  # noqa: E402
-from bfq.simulation.mazes import MAZES, centres  # noqa: E402
-from bfq.simulation.worlds import make_world  # noqa: E402
+from bfq.tasks import antmaze as making  # noqa: E402 - after the graphics are chosen
+from bfq.tasks import navigate  # noqa: E402
+from bfq.tasks.antmaze import AntMazeBlock  # noqa: E402
+from bfq.tasks.navigate import NavigateBlock  # noqa: E402
+from bfq.tasks.recipes import recipe_for  # noqa: E402
+from bfq.tasks.waypoints import walk_towards  # noqa: E402
 
 STORED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
 FILES = sorted(STORED.glob("antmaze-*.hdf5"))
@@ -65,10 +65,14 @@ def test_the_maps_are_those_of_ogbench(size):
     rng = np.random.default_rng(0)
     for _ in range(200):
         here, there = (
-            centres(maze.free[rng.integers(len(maze.free))]) + rng.uniform(-1.9, 1.9, 2) for _ in "ab"
+            centres(maze.free[rng.integers(len(maze.free))]) + rng.uniform(-1.9, 1.9, 2)
+            for _ in "ab"
         )
         wanted, _ = world.get_oracle_subgoal(here, there)
-        assert centres(maze.next_cells(maze.cells_at(here), maze.cells_at(there))).tolist() == wanted.tolist()
+        assert (
+            centres(maze.next_cells(maze.cells_at(here), maze.cells_at(there))).tolist()
+            == wanted.tolist()
+        )
 
 
 # D4RL's world
@@ -86,7 +90,9 @@ def test_a_step_from_a_state_in_d4rls_files_ends_where_d4rls_did(path):
         mujoco.mj_step(model, world, FRAME_SKIP)
         if np.linalg.norm(states[k + 1, :2] - states[k, :2]) < 1.0:  # else a new episode begins
             errors.append(np.abs(np.concatenate([world.qpos, world.qvel]) - states[k + 1]).max())
-    assert np.median(errors) < 2e-6  # the files have 32 bits; today's masses of the legs would give 4e-3
+    assert (
+        np.median(errors) < 2e-6
+    )  # the files have 32 bits; today's masses of the legs would give 4e-3
     assert np.mean(np.array(errors) < 1e-4) > 0.99
 
 
@@ -116,7 +122,8 @@ def test_the_body_is_that_of_ogbench_but_for_the_old_masses_of_the_legs():
         assert (model.actuator_gear == theirs.actuator_gear).all()
         for name in ("solimp", "solref", "friction", "margin"):
             leg, floor = (
-                getattr(model, f"geom_{name}")[model.geom(geom).id] for geom in ("aux_1_geom", "floor")
+                getattr(model, f"geom_{name}")[model.geom(geom).id]
+                for geom in ("aux_1_geom", "floor")
             )
             assert (leg == getattr(theirs, f"geom_{name}")[theirs.geom("aux_1_geom").id]).all()
             assert (floor == getattr(theirs, f"geom_{name}")[theirs.geom("floor").id]).all()
@@ -131,7 +138,9 @@ def test_the_body_is_that_of_ogbench_but_for_the_old_masses_of_the_legs():
 def test_the_walls_stand_where_the_map_says(name):
     maze = MAZES[name]
     model = antmaze.build(maze)
-    boxes = [model.geom(k) for k in range(model.ngeom) if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_BOX]
+    boxes = [
+        model.geom(k) for k in range(model.ngeom) if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_BOX
+    ]
     assert len(boxes) == maze.walls.sum()
     for box in boxes:
         assert maze.walls[tuple(maze.cells_at(box.pos[:2]))]
@@ -155,7 +164,9 @@ def test_an_ant_walks_out_of_its_cell_but_not_through_a_wall():
     assert (furthest[1:] > 0.9).all()  # they did come to the wall
 
 
-@pytest.mark.parametrize(("name", "cell"), [("umaze", (3, 1)), ("medium", (6, 6)), ("large", (7, 9))])
+@pytest.mark.parametrize(
+    ("name", "cell"), [("umaze", (3, 1)), ("medium", (6, 6)), ("large", (7, 9))]
+)
 def test_episodes_begin_at_the_origin_with_a_goal_in_its_corner(name, cell):
     world = antmaze.make(f"AntMaze-{name}-v0")
     starts, goals = [], []
@@ -217,9 +228,13 @@ def test_the_picture_shows_the_goal_where_it_is():
         pytest.skip(f"no picture can be drawn here: {error}")
     assert picture.shape == (480, 640, 3)
     colours = picture.astype(int)
-    row, column = np.argwhere(colours[..., 0] - colours[..., 1:].max(-1) > 100).mean(0)  # what is red
+    row, column = np.argwhere(colours[..., 0] - colours[..., 1:].max(-1) > 100).mean(
+        0
+    )  # what is red
     x, y = world.unwrapped.goal
-    metre = 480 / (1.05 * 5 * 4)  # pixels, at the height of the walls; the floor is a little further away
+    metre = 480 / (
+        1.05 * 5 * 4
+    )  # pixels, at the height of the walls; the floor is a little further away
     assert abs((column - 320) / metre - (x - 4.0)) < 0.7  # the maze's middle is (4, 4)
     assert abs((240 - row) / metre - (y - 4.0)) < 0.7
     world.close()
@@ -264,7 +279,9 @@ def test_rows_follow_one_another_and_carry_the_state_before_the_action(short_wal
             log.actions[k],
         )
         mujoco.mj_step(model, world, FRAME_SKIP)
-        assert np.allclose(np.concatenate([world.qpos, world.qvel]), log.next_observations[k], atol=1e-3)
+        assert np.allclose(
+            np.concatenate([world.qpos, world.qvel]), log.next_observations[k], atol=1e-3
+        )
 
 
 def test_actions_are_noisy_and_within_bounds(short_walks):
@@ -294,7 +311,9 @@ def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
     for kind in making.KINDS:
         log = AntMazeBlock("large", kind, episodes=60, steps=1)(0, 0)
         starts, goals = log.observations[:, :2], log.infos["goal"]
-        cells[kind] = [set(map(tuple, maze.cells_at(places).tolist())) for places in (starts, goals)]
+        cells[kind] = [
+            set(map(tuple, maze.cells_at(places).tolist())) for places in (starts, goals)
+        ]
         offsets = goals - centres(maze.cells_at(goals))
         assert ((offsets >= 0.0) & (offsets <= 1.5)).all()
     assert cells["play"][1] <= chosen
@@ -309,7 +328,9 @@ def test_no_waypoint_lies_behind_a_wall(size, recipe):
     maze, rng = MAZES[size], np.random.default_rng(0)
     # D4RL's starts, waypoints and goals all lie up and right of a cell's centre, where its planner is right.
     lowest = 0.0 if recipe == "d4rl" else -1.99
-    guide = making._guide(maze, rng) if recipe == "d4rl" else navigate._guide(maze, "antmaze", 0.5, rng)
+    guide = (
+        making._guide(maze, rng) if recipe == "d4rl" else navigate._guide(maze, "antmaze", 0.5, rng)
+    )
     places, goals = centres(maze.free[rng.integers(len(maze.free), size=(2, 500))])
     places = places + rng.uniform(lowest, 1.99, (500, 2))
     goals = antmaze.draw_goals(goals, rng)
@@ -346,7 +367,9 @@ def test_the_recipes_know_their_blocks(name):
     assert part.size == 500
     known = {AntMazeBlock("medium", "play"), NavigateBlock("pointmaze-giant")}
     assert recipe.parts[0].block in known
-    assert part.block in {replace(block, episodes=1) for block in known}  # a few rows need no whole block
+    assert part.block in {
+        replace(block, episodes=1) for block in known
+    }  # a few rows need no whole block
 
 
 # Data by OGBench's recipe

@@ -9,23 +9,22 @@ ROOT = Path(bfq.__path__[0])
 # A layer may import those before it, and itself.
 LAYERS = [
     ["errors", "provenance", "files", "command"],
-    ["simulation"],
+    ["envs"],
     ["data"],
+    ["tasks"],
     ["kernels"],
     ["nets"],
     ["flow"],
     ["diffusion"],
     ["agents"],
-    ["behaviour"],
     ["presets"],
     ["training"],
     ["bench"],
     ["evaluation"],
     ["settings"],
-    ["reporting"],
+    ["reports"],
     ["experiment"],
     ["sweep"],
-    ["reproduction"],
     ["deploy"],
     ["api"],
     ["cli"],
@@ -38,8 +37,8 @@ ONLY = {
     "flow": {"flow", "nets", "kernels"},
     "diffusion": {"diffusion", "nets"},
     "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors"},
-    "reporting": {"reporting", "errors", "files"},
-    "simulation": {"simulation", "errors"},
+    "reports": {"reports", "errors", "files"},
+    "envs": {"envs", "errors"},
     "presets": {"presets"},
 }
 SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
@@ -51,7 +50,9 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports a neighbour by dots, and so by another name than all do"
+            assert node.level == 0, (
+                f"{path} imports a neighbour by dots, and so by another name than all do"
+            )
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
@@ -74,25 +75,14 @@ def test_imports_go_one_way():
                 assert other in ONLY.get(layer, {other}), f"{path} imports {name}"
 
 
-# Within the package of the paper's experiments: what is asked for, what was found, then filling and showing.
-EXPERIMENTS = {
-    "plan": {"plan"},
-    "results": {"plan", "results"},
-    "work": {"plan", "results", "work"},
-    "shown": {"plan", "results", "shown"},
-}
-
-
-def test_the_parts_of_the_experiments_import_one_way():
-    for part, seen in EXPERIMENTS.items():
-        for path in (ROOT / "reproduction" / part).glob("*.py"):
-            own = [name.split(".") for name in imports(path) if name.startswith("bfq.reproduction")]
-            assert all(len(names) > 2 and names[2] in seen for names in own), path
+def test_the_library_does_not_import_the_paper():
+    for _, path in modules():
+        assert not {name for name in imports(path) if name.split(".")[0] == "bfq_paper"}, path
 
 
 def test_agents_and_training_know_no_simulator():
     for layer, path in modules():
-        if layer in ("nets", "flow", "diffusion", "agents", "training", "reporting"):
+        if layer in ("nets", "flow", "diffusion", "agents", "training", "reports"):
             assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
 
 
@@ -114,7 +104,9 @@ def test_agents_do_not_know_each_other():
 
 
 def test_the_loop_names_no_agent_and_no_task():
-    text = " ".join(path.read_text() for path in (ROOT / "training").glob("*.py") if path.stem != "toy")
+    text = " ".join(
+        path.read_text() for path in (ROOT / "training").glob("*.py") if path.stem != "toy"
+    )
     for word in ("bfq.agents.bfq", "pendulum", "halfcheetah", "antmaze"):
         assert word not in text
 
@@ -130,7 +122,7 @@ OWN_PIPES = {"crew.py", "worker.py"}  # they talk to processes they started, and
 
 def test_nothing_loads_pickles():
     for _, path in modules():
-        if path.parent.name == "simulation" and path.name in OWN_PIPES:
+        if path.parent.name == "envs" and path.name in OWN_PIPES:
             continue
         assert not imports(path) & {"pickle", "dill", "joblib", "cloudpickle"}, path
         assert "allow_pickle=True" not in path.read_text(), path

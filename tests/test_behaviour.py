@@ -12,19 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate
+from tools.behavior import population, sac
+from tools.behavior.diary import Diary, Member
+from tools.behavior.robots import ROBOTS, get_robot, make_robot
+from tools.behavior.select import Pack, join, medium, replay
+from tools.behavior.train import Settings, arguments, evaluate, recipe, train
+from tools.behavior.workers import Workers, episode_returns
 
 from bfq.agents import learning
 from bfq.agents.agent import Batch, Spec
-from bfq.behaviour import population, sac
-from bfq.behaviour.diary import Diary, Member
-from bfq.behaviour.robots import ROBOTS, get_robot, make_robot
-from bfq.behaviour.select import Pack, join, medium, replay
-from bfq.behaviour.train import Settings, arguments, evaluate, recipe, train
-from bfq.behaviour.workers import Workers, episode_returns
-from bfq.data.making.weights import Weights, load, save
 from bfq.errors import BadInput
+from bfq.tasks.weights import Weights, load, save
 
-SHIPPED = sorted(Path(str(files("bfq.data") / "policies")).glob("*.npz"))
+SHIPPED = sorted(Path(str(files("bfq.tasks") / "policies")).glob("*.npz"))
 SMALL = sac.Config(batch_size=8, width=16, depth=1)
 BOTH = jnp.ones(2)
 
@@ -42,7 +42,8 @@ def tiny_state() -> sac.State:
     rng = np.random.default_rng(0)
     state = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), shapes)
     fresh = {
-        name: learning.learner(getattr(state, name).params) for name in ("policy", "critics", "temperature")
+        name: learning.learner(getattr(state, name).params)
+        for name in ("policy", "critics", "temperature")
     }
     return state._replace(**fresh)
 
@@ -58,12 +59,20 @@ def tiny_batch(rows: int = 5) -> Batch:
 def tiny_weights(**changes: Any) -> Weights:
     rng = np.random.default_rng(3)
     one = sac.layers(tiny_state().policy.params)
-    stacked = {name: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for name, a in one.items()}
+    stacked = {
+        name: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for name, a in one.items()
+    }
     snapshots = [
         {"seed": 0, "env_steps": 0, "training_return": None},
         {"seed": 0, "env_steps": 9, "training_return": 1.0},
     ]
-    meta = {"activation": "relu", "squash": "tanh", "robot": "hopper", "recipe": "", "snapshots": snapshots}
+    meta = {
+        "activation": "relu",
+        "squash": "tanh",
+        "robot": "hopper",
+        "recipe": "",
+        "snapshots": snapshots,
+    }
     return Weights(stacked, {**meta, **changes})
 
 
@@ -103,7 +112,10 @@ def test_padding_has_neither_action_nor_probability() -> None:
 
 def test_temperature_falls_while_the_entropy_is_above_its_target() -> None:
     slope = jax.grad(lambda log_alpha, log_prob: sac.temperature_loss(log_alpha, log_prob, BOTH)[0])
-    random, decided = jnp.full(4, -3.0), jnp.full(4, 5.0)  # entropies 3 and −5 against a target of −2
+    random, decided = (
+        jnp.full(4, -3.0),
+        jnp.full(4, 5.0),
+    )  # entropies 3 and −5 against a target of −2
     assert slope(jnp.zeros(()), random) > 0  # descent lowers α
     assert slope(jnp.zeros(()), decided) < 0
     assert slope(jnp.zeros(()), jnp.full(4, 2.0)) == 0
@@ -118,12 +130,16 @@ def test_soft_target_by_hand() -> None:
         float(batch.rewards[i] + 0.9 * batch.masks[i] * (min(q[0, i], q[1, i]) - 0.3 * log_prob[i]))
         for i in range(5)
     ]
-    np.testing.assert_allclose(jax.jit(sac.soft_target)(state, batch, key, BOTH, 0.9), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(sac.soft_target)(state, batch, key, BOTH, 0.9), expected, rtol=1e-5
+    )
 
 
 def test_update_moves_everything_and_the_target_slowly() -> None:
     state, batch = tiny_state(), tiny_batch()
-    new, metrics = jax.jit(sac.update, static_argnums=4)(state, batch, jax.random.key(0), BOTH, SMALL)
+    new, metrics = jax.jit(sac.update, static_argnums=4)(
+        state, batch, jax.random.key(0), BOTH, SMALL
+    )
     weight = new.critics.params.output.weight
     np.testing.assert_allclose(
         new.critics_target.output.weight,
@@ -187,11 +203,15 @@ def test_workers_step_like_one_simulator() -> None:
     arrays, falls = workers.reset(), 0
     for step in range(steps):
         for i, observation in enumerate(now):
-            np.testing.assert_array_equal(arrays.observations[i, : len(observation)], np.float32(observation))
+            np.testing.assert_array_equal(
+                arrays.observations[i, : len(observation)], np.float32(observation)
+            )
         arrays = workers.step(actions[step])
         for i, (env, name) in enumerate(zip(alone, names, strict=True)):
             now[i], reward, fell, late, _ = env.step(actions[step, i, : ROBOTS[name].action_dim])
-            np.testing.assert_array_equal(arrays.next_observations[i, : len(now[i])], np.float32(now[i]))
+            np.testing.assert_array_equal(
+                arrays.next_observations[i, : len(now[i])], np.float32(now[i])
+            )
             found = (arrays.rewards[i], arrays.terminated[i], arrays.ended[i])
             assert found == (np.float32(reward), fell, fell or late)
             falls += fell
@@ -215,7 +235,9 @@ def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
     words = [str(word) for pair in sizes.items() for word in pair]
     a = arguments(["--robot", "hopper", "walker2d", *words])
     members = tuple(Member(robot, 0) for robot in a.robot)
-    settings = Settings(members, a.env_steps, a.envs, a.updates, a.warmup, 100, a.snapshots, a.minutes, SMALL)
+    settings = Settings(
+        members, a.env_steps, a.envs, a.updates, a.warmup, 100, a.snapshots, a.minutes, SMALL
+    )
     workers = Workers([m.robot for m in members for _ in range(2)], 0, 1)
     with (tmp_path / "log.jsonl").open("w") as log:
         diary = Diary(members, a.envs, log)
@@ -291,7 +313,9 @@ def test_shipped_policies_act_within_bounds(path: Path) -> None:
     assert actions.shape == (64, robot.action_dim)
     assert (np.abs(actions) <= 1.0).all()
     assert policy.meta["episodes"] >= 20
-    assert {"level", "seed", "env_steps", "simulator", "mujoco", "recipe", "return_std"} <= set(policy.meta)
+    assert {"level", "seed", "env_steps", "simulator", "mujoco", "recipe", "return_std"} <= set(
+        policy.meta
+    )
 
 
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])

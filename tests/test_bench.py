@@ -19,7 +19,7 @@ from bfq.bench.watching import watch
 from bfq.cli.bench import MEASURES
 from bfq.cli.bench_rows import measure, table
 from bfq.cli.main import main
-from bfq.reporting.growth_figure import growth_figure, growth_panels
+from bfq.reports.growth_figure import growth_figure, growth_panels
 
 SMALL = [
     "--set",
@@ -57,7 +57,9 @@ def test_work_is_counted_for_one_update_of_all_members():
     first, later = 2 * 64 * 8 * 32, 2 * 64 * (32 * 32 + 32 * 4)  # operations of a forward pass
     assert one["flops"] == 2 * first + 3 * later  # the data needs no gradient
     parameters = 8 * 32 + 32 + 32 * 32 + 32 + 32 * 4 + 4
-    state = jax.tree.leaves(jax.eval_shape(lambda: agent.init(jax.random.key(0), Spec(8, 4), config)))
+    state = jax.tree.leaves(
+        jax.eval_shape(lambda: agent.init(jax.random.key(0), Spec(8, 4), config))
+    )
     assert sum(leaf.size for leaf in state) >= 3 * parameters  # with Adam's two moments
     batch = 64 * (8 + 4 + 1 + 8 + 1)
     assert one["bytes"] == 4 * (2 * sum(leaf.size for leaf in state) + batch)
@@ -70,7 +72,9 @@ def test_work_is_counted_for_one_update_of_all_members():
 
 def test_acting_counts_batches_a_second():
     agent = get_agent("bc")
-    row = time_acting(agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5)
+    row = time_acting(
+        agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5
+    )
     assert row["width"] == 8
     assert row["spread"][0] <= row["batches_per_second"] <= row["spread"][1]
     assert (row["batch"], row["calls"]) == (10, 5)
@@ -79,13 +83,26 @@ def test_acting_counts_batches_a_second():
 def test_a_slow_policy_is_timed_over_fewer_calls(monkeypatch):
     agent, acting = get_agent("bc"), importlib.import_module("bfq.bench.acting")
     monkeypatch.setattr(acting, "LONG", 1e-9)
-    row = time_acting(agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5)
+    row = time_acting(
+        agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5
+    )
     assert row["calls"] == 1
 
 
 def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):
     out = tmp_path / "rows.json"
-    words = ["bench", "train", "--agent", "bc,rebrac", "--members", "1,2", *SMALL, *QUICK, "--out", str(out)]
+    words = [
+        "bench",
+        "train",
+        "--agent",
+        "bc,rebrac",
+        "--members",
+        "1,2",
+        *SMALL,
+        *QUICK,
+        "--out",
+        str(out),
+    ]
     assert main([*words, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["agent"], row["members"]) for row in rows] == [
@@ -130,17 +147,26 @@ def test_what_all_measurements_share_is_told_once():
     title, heading, *rows = table(columns, [TRAINED, {**TRAINED, "width": 512}], 80).splitlines()
     assert title == "this, 1 member, float32, batch 256, depth 2, 1,000,000 transitions"
     assert (
-        " ".join(heading.split()) == "agent width µs an update compile seconds share of flops share of bytes"
+        " ".join(heading.split())
+        == "agent width µs an update compile seconds share of flops share of bytes"
     )
     assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
 
 
 def test_a_table_in_which_all_differs_fits_80_columns_with_whole_words():
-    more = {"members": 42, "batch": 1024, "width": 1024, "depth": 4, "flow_steps": 10, "transitions": 200}
+    more = {
+        "members": 42,
+        "batch": 1024,
+        "width": 1024,
+        "depth": 4,
+        "flow_steps": 10,
+        "transitions": 200,
+    }
     shown = table(MEASURES["train"].columns, [TRAINED, {**TRAINED, **more}], 80)
     assert max(map(len, shown.splitlines())) <= 80
     assert all(
-        f" {word} " in shown.replace("\n", " ") for word in ("members", "transitions", "seconds", "flops")
+        f" {word} " in shown.replace("\n", " ")
+        for word in ("members", "transitions", "seconds", "flops")
     )
 
 
@@ -158,7 +184,11 @@ def test_growth_is_drawn_along_what_varies(capsys, tmp_path):
     assert main([*words, "--figure", str(picture), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     found = [(row["agent"], row["flow_steps"]) for row in rows]
-    assert found == [("td3_bc", None), ("bc", 2), ("bc", 3)]  # one without inner steps is measured once
+    assert found == [
+        ("td3_bc", None),
+        ("bc", 2),
+        ("bc", 3),
+    ]  # one without inner steps is measured once
     (steps,) = growth_panels(rows)
     assert [line.x for line in steps.lines] == [(), (2, 3)]
     assert picture.read_bytes() == growth_figure(rows)
@@ -188,7 +218,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_measured_is_one_sentence_and_writes_nothing(words, capsys, tmp_path, monkeypatch):
+def test_what_cannot_be_measured_is_one_sentence_and_writes_nothing(
+    words, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert main(["bench", *words.split()]) == 2
     told = capsys.readouterr()
@@ -240,6 +272,11 @@ def test_time_is_told_apart_and_those_that_stand_still_are_not_counted():
 def test_the_table_is_readable_and_bad_words_are_refused(capsys):
     assert main(["bench", "act", "--agent", "bc", "--batch", "20"]) == 0
     assert "batches of 20 actions a second" in capsys.readouterr().out
-    for words in (["--members", "x"], ["--chunk", "0"], ["--agent", "bq"], ["--sampling-steps", "3"]):
+    for words in (
+        ["--members", "x"],
+        ["--chunk", "0"],
+        ["--agent", "bq"],
+        ["--sampling-steps", "3"],
+    ):
         assert main(["bench", "act", *words]) == 2
         assert capsys.readouterr().err.count("\n") == 1

@@ -25,7 +25,12 @@ def test_one_axis_at_a_time_from_the_base(growth):
         assert len(changed - {"agent"}) == (point != base)
         assert ("agent" in changed) == ("flow_steps" in changed)
     agent, config = base.method()
-    assert (config.width, config.critic_width, config.depth, config.critic_depth) == (256, 256, 4, 4)
+    assert (config.width, config.critic_width, config.depth, config.critic_depth) == (
+        256,
+        256,
+        4,
+        4,
+    )
     assert (config.batch_size, base.sizes.spec) == (256, (17, 6))
 
 
@@ -57,7 +62,9 @@ def test_rows_are_kept_and_not_measured_again(growth, tmp_path, monkeypatch, cap
 
 
 def test_the_program_of_another_process_is_found(growth, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(growth, "QUICK_BASE", growth.QUICK_BASE._replace(batch=31))  # as in no other test
+    monkeypatch.setattr(
+        growth, "QUICK_BASE", growth.QUICK_BASE._replace(batch=31)
+    )  # as in no other test
     out = tmp_path / "growth.json"
     words = ["--quick", "--agent", "bc", "--axes", "members", "--out", str(out)]
     assert growth.main([*words, "--prepare", "1"]) == 0
@@ -67,7 +74,12 @@ def test_the_program_of_another_process_is_found(growth, tmp_path, monkeypatch, 
 
 
 def test_words_that_are_none_are_refused(growth, capsys):
-    for words in (["--axes", "depth"], ["--out", "rows.csv"], ["--budget-seconds", "0"], ["--prepare", "-1"]):
+    for words in (
+        ["--axes", "depth"],
+        ["--out", "rows.csv"],
+        ["--budget-seconds", "0"],
+        ["--prepare", "-1"],
+    ):
         assert growth.main(words) == 2
         assert capsys.readouterr().err.count("\n") == 1
 

@@ -31,7 +31,9 @@ def setup(**values):
 
 
 def policy_gradient(state, batch, config, critics):
-    gradient = jax.grad(lambda p: module.policy_loss(p, critics, batch, jax.random.key(2), config)[0])
+    gradient = jax.grad(
+        lambda p: module.policy_loss(p, critics, batch, jax.random.key(2), config)[0]
+    )
     return jax.tree.leaves(gradient(state.policy.params))
 
 
@@ -78,7 +80,9 @@ def test_the_critic_step_sends_nothing_to_policy_or_targets():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[
+            0
+        ]
 
     gradient = jax.grad(loss)((state.policy_target, state.critics_target))
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
@@ -95,7 +99,9 @@ def test_targets_move_at_their_own_rates_and_times():
         policies = zip(*map(jax.tree.leaves, (state.policy_target, after.policy.params, after.policy_target)),
                        strict=True)  # fmt: skip
         for old, online, new in policies:
-            np.testing.assert_allclose(new, 0.8 * old + 0.2 * online if moved else old, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                new, 0.8 * old + 0.2 * online if moved else old, rtol=1e-5, atol=1e-6
+            )
         networks = (state.critics_target, after.critics.params, after.critics_target)
         critics = zip(*map(jax.tree.leaves, networks), strict=True)
         for old, online, new in critics:
@@ -111,7 +117,9 @@ def test_the_policys_weights_decay_apart_from_adam_and_the_critics_do_not():
     networks = (state.policy.params, after.policy.params, plain.policy.params)
     for old, decayed, kept in zip(*map(jax.tree.leaves, networks), strict=True):
         np.testing.assert_allclose(decayed, kept - 1e-2 * 0.5 * old, atol=1e-6)
-    for a, b in zip(*map(jax.tree.leaves, (after.critics.params, plain.critics.params)), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (after.critics.params, plain.critics.params)), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -125,12 +133,19 @@ def test_cosine_schedule_ends_in_standstill():
 
 def test_the_critics_may_have_a_constant_rate_of_their_own():
     config, state, batch = setup(steps=3, critic_learning_rate=1e-2, constant_critic_rate=True)
-    late, update = state._replace(step=jnp.int32(3)), jax.jit(AGENT.update)  # where the policy stands still
+    late, update = (
+        state._replace(step=jnp.int32(3)),
+        jax.jit(AGENT.update),
+    )  # where the policy stands still
     after, _ = update(late, batch, jax.random.key(0), config)
-    usual, _ = update(state, batch, jax.random.key(0), configure(AGENT, {**SMALL, "learning_rate": 1e-2}))
+    usual, _ = update(
+        state, batch, jax.random.key(0), configure(AGENT, {**SMALL, "learning_rate": 1e-2})
+    )
     for a, b in zip(*map(jax.tree.leaves, (late.policy.params, after.policy.params)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-7)
-    for a, b in zip(*map(jax.tree.leaves, (after.critics.params, usual.critics.params)), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (after.critics.params, usual.critics.params)), strict=True
+    ):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -172,7 +187,9 @@ def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
          "learning_rate": 3e-3, "architecture": "raw_time", "policy_target_start": 0},
     )  # fmt: skip
     population = populate(AGENT, config, [Member(0, {})])
-    state, _ = Program(population, 3000)(initial_states(population, SPEC), pack(chain()), jnp.int32(0))
+    state, _ = Program(population, 3000)(
+        initial_states(population, SPEC), pack(chain()), jnp.int32(0)
+    )
     critics = jax.tree.map(lambda leaf: leaf[0], state.critics.params)
     actions = jax.random.uniform(jax.random.key(0), (50, 2), minval=-1.0)
     for k, value in enumerate([0.9, 1.0, 10.0]):
@@ -205,7 +222,9 @@ def reference_update(state, batch, key, c):
         return ((q[0] - y) ** 2).mean() + ((q[1] - y) ** 2).mean()
 
     def first_step(params, gradient):
-        return jax.tree.map(lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient)
+        return jax.tree.map(
+            lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient
+        )
 
     critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params))
 
@@ -217,7 +236,9 @@ def reference_update(state, batch, key, c):
     def pi_loss(net):
         t = u[0]
         x = (1 - t)[:, None] * a[:half] + t[:, None] * eps[:half]
-        bnd = ((net(x, jnp.maximum(t - c.max_offset * u[1], 0), t, s[:half]) - (eps - a)[:half]) ** 2).mean()
+        bnd = (
+            (net(x, jnp.maximum(t - c.max_offset * u[1], 0), t, s[:half]) - (eps - a)[:half]) ** 2
+        ).mean()
         t = w[0]
         r = w[1] * jnp.maximum(t - c.max_offset, 0)
         m = r + w[2] * (t - r)
@@ -240,16 +261,26 @@ def reference_update(state, batch, key, c):
     "changes",
     [
         {"eta": 2.0, "boundary_ratio": 0.3, "max_offset": 0.1, "backup_samples": 3},
-        {"eta": 0.7, "aggregation": "mean", "architecture": "raw_time", "critic": "plain", "discount": 0.5},
+        {
+            "eta": 0.7,
+            "aggregation": "mean",
+            "architecture": "raw_time",
+            "critic": "plain",
+            "discount": 0.5,
+        },
     ],
 )
 def test_an_update_is_what_the_equations_say(changes):
     config, state, batch = setup(schedule="constant", learning_rate=1e-2, **changes)
-    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are not copies of the online networks
+    other = AGENT.init(
+        jax.random.key(5), SPEC, config
+    )  # targets that are not copies of the online networks
     state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
     batch = batch._replace(masks=(jnp.arange(32) % 4 > 0).astype(jnp.float32))
     after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
-    policy, critics, _ = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    policy, critics, _ = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(
+        state, batch
+    )
     for found, expected in ((after.policy.params, policy), (after.critics.params, critics)):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
@@ -273,7 +304,9 @@ def test_the_bound_penalty_pulls_proposals_inside():
 
 
 def test_strong_guidance_raises_the_value_of_the_policys_actions():
-    config, state, batch = setup(eta=50.0, learning_rate=1e-3, schedule="constant", policy_target_start=0)
+    config, state, batch = setup(
+        eta=50.0, learning_rate=1e-3, schedule="constant", policy_target_start=0
+    )
 
     def value(policy):
         actions = module.sample(policy, batch.observations, jax.random.key(3), config, 1.0)

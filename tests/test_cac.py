@@ -33,7 +33,9 @@ def test_the_function_is_the_identity_at_the_least_time_whatever_the_network():
     found = consistency(lambda x, t: 100.0 + x, x, jnp.full(5, 0.002))
     np.testing.assert_allclose(found, x, atol=1e-6)
     assert float(c_skip(jnp.array(80.0))) == pytest.approx(0.25 / (79.998**2 + 0.25), rel=1e-5)
-    assert float(c_out(jnp.array(80.0))) == pytest.approx(0.5 * 79.998 / math.sqrt(6400.25), rel=1e-5)
+    assert float(c_out(jnp.array(80.0))) == pytest.approx(
+        0.5 * 79.998 / math.sqrt(6400.25), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 40, 150])
@@ -58,7 +60,8 @@ def test_neighbours_are_neighbours_and_all_are_drawn():
     earlier, later = map(np.asarray, neighbouring_times(jax.random.key(0), 500, jnp.int32(4)))
     grid = np.asarray(karras_time(jnp.arange(4), 4))
     pairs = {
-        (np.abs(grid - a).argmin(), np.abs(grid - b).argmin()) for a, b in zip(earlier, later, strict=True)
+        (np.abs(grid - a).argmin(), np.abs(grid - b).argmin())
+        for a, b in zip(earlier, later, strict=True)
     }
     assert pairs == {(0, 1), (1, 2), (2, 3)}
 
@@ -78,7 +81,9 @@ def test_the_exact_function_of_a_point_has_no_loss():
         return exact(x, t) + t[:, None]
 
     gap = np.asarray(times[1] - times[0])
-    plain, weighted = (consistency_loss(wrong, wrong, action, noise, *times, scaled=k) for k in (False, True))
+    plain, weighted = (
+        consistency_loss(wrong, wrong, action, noise, *times, scaled=k) for k in (False, True)
+    )
     np.testing.assert_allclose(plain, np.square(gap).mean(), rtol=1e-3)
     np.testing.assert_allclose(weighted, (100.0 * gap).mean(), rtol=1e-3)
 
@@ -127,7 +132,9 @@ def test_one_call_at_the_literal_time_saturates_and_at_the_right_one_does_not():
     saturated = []
     for literal in (True, False):
         config, state, _ = setup(consistency_steps=1, literal_one_step=literal)
-        quiet = jax.tree.map(jnp.zeros_like, state.policy_target)  # what the skip connection does alone
+        quiet = jax.tree.map(
+            jnp.zeros_like, state.policy_target
+        )  # what the skip connection does alone
         actions = module.sample(quiet, jnp.ones((2000, 3)), jax.random.key(0), config)
         saturated.append(float((jnp.abs(actions) == 1.0).mean()))
     assert saturated[0] > 0.8
@@ -156,7 +163,9 @@ def test_no_gradient_goes_to_the_teacher_or_to_targets():
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
         key = jax.random.key(2)
         q = module.critic_loss(state.critics.params, changed, batch, key, config)[0]
-        teacher = module.imitation_loss(state.policy.params, parts[0], jnp.int32(9000), batch, key, config)
+        teacher = module.imitation_loss(
+            state.policy.params, parts[0], jnp.int32(9000), batch, key, config
+        )
         return q + teacher
 
     gradient = jax.grad(losses)((state.policy_target, state.critics_target))
@@ -169,7 +178,9 @@ def test_the_curriculum_begins_again_unless_it_is_as_long_as_the_run():
 
     def loss(step, config):
         params, target = state.policy.params, jax.tree.map(lambda p: 0.9 * p, state.policy_target)
-        return float(module.imitation_loss(params, target, jnp.int32(step), batch, jax.random.key(0), config))
+        return float(
+            module.imitation_loss(params, target, jnp.int32(step), batch, jax.random.key(0), config)
+        )
 
     assert loss(0, config) == loss(100, config) == loss(900, config)
     assert loss(90, config) == loss(900, whole) != loss(900, config)
@@ -211,7 +222,9 @@ def reference_update(state, batch, key, c):
         return ((critics(batch.observations, batch.actions) - y) ** 2).mean(1).sum()
 
     gradient = jax.grad(q_loss)(state.critics.params)
-    critics, _ = first_step(state.critics.params, gradient, c.critic_learning_rate, c.critic_clip_norm)
+    critics, _ = first_step(
+        state.critics.params, gradient, c.critic_learning_rate, c.critic_clip_norm
+    )
 
     size = math.ceil(math.sqrt(c.start % 50 * (150**2 - 4) / 50 + 4) - 1) + 1
     i = jax.random.randint(time_key, (n,), 0, size - 1)
@@ -220,7 +233,9 @@ def reference_update(state, batch, key, c):
     z, s, a = jax.random.normal(noise_key, (n, dim)), batch.observations, batch.actions
 
     def pi_loss(net):
-        error = f(net, a + later[:, None] * z, later, s) - f(state.policy_target, a + t[:, None] * z, t, s)
+        error = f(net, a + later[:, None] * z, later, s) - f(
+            state.policy_target, a + t[:, None] * z, t, s
+        )
         bc = (100 / (later - t)[:, None] * error**2).mean()
         q = critics(s, act(net, s, action_key))
         size = jax.lax.stop_gradient(jnp.abs(q).mean(1))
@@ -236,7 +251,9 @@ def test_an_update_is_what_the_equations_say():
               "backup_samples": 3, "clip_norm": 1e-3, "critic_clip_norm": 1e-3,
               "curriculum_updates": 50}  # fmt: skip
     config, state, batch = setup(**values)
-    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are not copies of the online networks
+    other = AGENT.init(
+        jax.random.key(5), SPEC, config
+    )  # targets that are not copies of the online networks
     state = state._replace(
         policy_target=other.policy_target, critics_target=other.critics_target, step=jnp.int32(57)
     )
@@ -248,7 +265,9 @@ def test_an_update_is_what_the_equations_say():
 
     for name, value in values.items():
         setattr(Given, name, value)
-    policy, critics = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), Given))(state, batch)
+    policy, critics = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), Given))(
+        state, batch
+    )
     for found, expected in ((after.policy.params, policy), (after.critics.params, critics)):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
@@ -290,7 +309,9 @@ def test_critics_find_the_known_values_of_a_small_mdp():
          "schedule": "cosine", "policy_target_start": 0, "consistency_steps": 1},
     )  # fmt: skip
     population = populate(AGENT, config, [Member(0, {})])
-    state, _ = Program(population, 1500)(initial_states(population, SPEC), pack(chain()), jnp.int32(0))
+    state, _ = Program(population, 1500)(
+        initial_states(population, SPEC), pack(chain()), jnp.int32(0)
+    )
     critics = jax.tree.map(lambda leaf: leaf[0], state.critics.params)
     actions = jax.random.uniform(jax.random.key(0), (50, 2), minval=-1.0)
     for k, value in enumerate([0.9, 1.0, 10.0]):

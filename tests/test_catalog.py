@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bfq.data.catalog import DEFAULT_TASK, PAPER, TASKS, get_task
-from bfq.data.making.recipes import COOKS
-from bfq.data.sources import availability, load_dataset
 from bfq.data.transforms import REWARDS
+from bfq.envs.batch import Simulators
 from bfq.errors import BadInput
 from bfq.settings import command, compose
-from bfq.simulation.batch import Simulators
+from bfq.tasks.catalog import DEFAULT_TASK, PAPER, TASKS, get_task
+from bfq.tasks.recipes import COOKS
+from bfq.tasks.sources import availability, load_dataset
 
 REFERENCES = {  # D4RL's: return scored 0, return scored 100
     "halfcheetah": (-280.178953, 12135.0),
@@ -43,7 +43,12 @@ def test_a_published_task_has_its_references_limits_and_rewards(name):
     if card.family != "ogbench":
         assert (card.reference.low, card.reference.high) == REFERENCES[robot]
     assert card.metric == ("success" if card.family in ("antmaze", "ogbench") else "return")
-    transforms = {"locomotion": "return_range", "antmaze": "minus_one", "ogbench": "none", "adroit": "none"}
+    transforms = {
+        "locomotion": "return_range",
+        "antmaze": "minus_one",
+        "ogbench": "none",
+        "adroit": "none",
+    }
     assert card.reward_transform == transforms[card.family]
     far = ("antmaze-giant", "humanoidmaze")
     assert card.discount == (0.995 if name.startswith(far) else 0.99)
@@ -115,11 +120,15 @@ def test_the_default_can_be_made_here():
 
 
 def test_data_that_is_not_here_is_asked_for_with_its_remedy():
-    with pytest.raises(BadInput, match="bfq data download hopper-medium-v2.*bfq data import FILE --as"):
+    with pytest.raises(
+        BadInput, match="bfq data download hopper-medium-v2.*bfq data import FILE --as"
+    ):
         load_dataset("hopper-medium-v2")
     with pytest.raises(BadInput, match="bfq data reroll FILE --as rerolled/hopper-medium"):
         load_dataset("rerolled/hopper-medium")
-    with pytest.raises(BadInput, match=r"bfq data import FILE --as pen-human-v1`\.$"):  # nothing is like it
+    with pytest.raises(
+        BadInput, match=r"bfq data import FILE --as pen-human-v1`\.$"
+    ):  # nothing is like it
         load_dataset("pen-human-v1")
     for ask in (load_dataset, compose):
         with pytest.raises(BadInput, match="bfq toy"):

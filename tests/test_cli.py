@@ -11,9 +11,9 @@ import pytest
 
 import bfq
 from bfq.cli.main import VERBS, main
-from bfq.data.catalog import TASKS
-from bfq.data.pendulum import make_pendulum
 from bfq.data.tables import READERS
+from bfq.tasks.catalog import TASKS
+from bfq.tasks.pendulum import make_pendulum
 
 TINY = ["--set", "width=8", "--set", "critic_width=8", "--set", "depth=1", "--set", "critic_depth=1",
         "--set", "batch_size=16"]  # fmt: skip
@@ -23,7 +23,17 @@ SHORT = ["--steps", "40", "--seeds", "2", "--evaluations", "2", "--eval-episodes
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "run"
-    words = ["train", "--task", "pendulum-mixed", "--baseline", "bc", *SHORT, *TINY, "--set", "eta=0.5,1"]
+    words = [
+        "train",
+        "--task",
+        "pendulum-mixed",
+        "--baseline",
+        "bc",
+        *SHORT,
+        *TINY,
+        "--set",
+        "eta=0.5,1",
+    ]
     assert main([*words, "--out", str(folder)]) == 0
     return folder
 
@@ -32,9 +42,17 @@ def finished(tmp_path_factory):
 def log(tmp_path):
     path = tmp_path / "mine.npz"
     data = make_pendulum(episodes=2)
-    columns = {name: column for name, column in data.columns.items() if name not in ("masks", "episode_ends")}
+    columns = {
+        name: column
+        for name, column in data.columns.items()
+        if name not in ("masks", "episode_ends")
+    }
     np.savez(
-        path, **columns, timeouts=data.episode_ends, action_low=data.action_low, action_high=data.action_high
+        path,
+        **columns,
+        timeouts=data.episode_ends,
+        action_low=data.action_low,
+        action_high=data.action_high,
     )
     return path
 
@@ -43,11 +61,19 @@ def test_train_shows_a_table_and_writes_a_report(finished, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # wide enough that no name is broken
     assert main(["report", str(finished)]) == 0
     shown = capsys.readouterr().out
-    for words in ("pendulum-mixed", "Behaviour cloning", "Bootstrapped Flow Q-Learning", "eta=0.5", "eta=1"):
+    for words in (
+        "pendulum-mixed",
+        "Behaviour cloning",
+        "Bootstrapped Flow Q-Learning",
+        "eta=0.5",
+        "eta=1",
+    ):
         assert words in shown
     result = json.loads((finished / "result.json").read_text())
     assert [m["overrides"] for m in result["members"]] == [{"eta": 0.5}] * 2 + [{"eta": 1.0}] * 2
-    assert result["command"].startswith("bfq train --task pendulum-mixed --agent bfq --steps 40 --seeds 0,1 ")
+    assert result["command"].startswith(
+        "bfq train --task pendulum-mixed --agent bfq --steps 40 --seeds 0,1 "
+    )
     assert "--set eta=0.5,1.0" in result["command"]
     page = (finished / "report.html").read_text()
     assert "data:image/png;base64," in page
@@ -87,7 +113,9 @@ def test_evaluate_scores_saved_members_again(finished, capsys, tmp_path):
 
 def test_evaluate_films(finished, tmp_path):
     video = ["evaluate", str(finished), "--episodes", "1", "--video", str(tmp_path / "v.mp4")]
-    told = subprocess.run([sys.executable, "-m", "bfq.cli.main", *video], capture_output=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "bfq.cli.main", *video], capture_output=True, check=True
+    )
     assert b"XDG" not in told.stderr
     assert (tmp_path / "v.mp4").stat().st_size > 1000
 
@@ -153,7 +181,12 @@ def test_tasks_are_found_by_a_word_and_one_is_told_in_full(capsys, monkeypatch):
     assert found == [name for name in TASKS if "hopper" in name]
     assert main(["tasks", "local/hopper-medium"]) == 0  # a name, though others contain it
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("a third of the expert's return", "Hopper-v4", "bfq-rl[mujoco]", "hopper-medium-v2"):
+    for words in (
+        "a third of the expert's return",
+        "Hopper-v4",
+        "bfq-rl[mujoco]",
+        "hopper-medium-v2",
+    ):
         assert words in shown
     assert main(["tasks", "hopper-medium-v2"]) == 0
     assert "bfq data make local/hopper-medium" in " ".join(capsys.readouterr().out.split())
@@ -278,7 +311,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", sorted(BAD))
-def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(words, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(
+    words, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bfq.experiment.execute", lambda *_: pytest.fail("training began"))
     assert main(words.split()) == 2
@@ -315,7 +350,9 @@ def test_runs_are_numbered_and_the_newest_unfinished_is_resumed(tmp_path, monkey
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("trouble", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
+@pytest.mark.parametrize(
+    "trouble", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")]
+)
 def test_too_little_memory_is_one_sentence(trouble, monkeypatch, capsys):
     def fail(_):
         raise trouble
@@ -357,7 +394,10 @@ def test_damaged_runs_are_refused_in_a_sentence(finished, tmp_path, capsys):
         (lambda f: (f / "config.json").write_text('{"format": 1}'), "incomplete"),
         (lambda f: shutil.rmtree(f / "checkpoints"), "no checkpoint"),
         (lambda f: [p.unlink() for p in f.glob("checkpoints/*/state.safetensors")], "can be used"),
-        (lambda f: [endless(p) for p in f.glob("checkpoints/*/state.safetensors")], "not a plain file"),
+        (
+            lambda f: [endless(p) for p in f.glob("checkpoints/*/state.safetensors")],
+            "not a plain file",
+        ),
         (lambda f: [endless(p) for p in f.glob("checkpoints/*/note.json")], "not a plain file"),
         (lambda f: endless(f / "config.json"), "not a plain file"),
     ]:
@@ -383,7 +423,9 @@ def test_hostile_configurations_are_refused_in_a_sentence(finished, tmp_path, ca
     ):  # fmt: skip
         (tmp_path / "config.json").write_text(json.dumps({**content, **changes}))
         out = tmp_path / "run"
-        assert main(["train", "--config", str(tmp_path / "config.json"), "--out", str(out)]) == 2, changes
+        assert main(["train", "--config", str(tmp_path / "config.json"), "--out", str(out)]) == 2, (
+            changes
+        )
         told = capsys.readouterr().err
         assert told.startswith("bfq: ")
         assert told.count("\n") == 1
@@ -427,10 +469,26 @@ def test_python_in_a_few_lines(tmp_path):
 
 
 def test_a_diverged_member_has_null_for_scores(tmp_path, capsys):
-    words = ["train", "--task", "pendulum-mixed", "--agent", "bc", *SHORT, "--set", "learning_rate=1e30"]
+    words = [
+        "train",
+        "--task",
+        "pendulum-mixed",
+        "--agent",
+        "bc",
+        *SHORT,
+        "--set",
+        "learning_rate=1e30",
+    ]
     assert main([*words, "--keep-going", "--out", str(tmp_path / "nan")]) == 0
     capsys.readouterr()
-    words = ["evaluate", str(tmp_path / "nan"), "--episodes", "1", "--out", str(tmp_path / "s.json")]
+    words = [
+        "evaluate",
+        str(tmp_path / "nan"),
+        "--episodes",
+        "1",
+        "--out",
+        str(tmp_path / "s.json"),
+    ]
     assert main([*words, "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
     assert scores["return"] == [None, None]
@@ -452,7 +510,9 @@ LONG = "n" * 300
         ["reproduce", "toy", "--out", LONG],
     ],
 )  # fmt: skip
-def test_names_that_are_too_long_are_refused_in_a_sentence(words, log, tmp_path, monkeypatch, capsys):
+def test_names_that_are_too_long_are_refused_in_a_sentence(
+    words, log, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     told = capsys.readouterr().err
@@ -520,7 +580,9 @@ def test_a_score_told_again_carries_what_it_depends_on(finished, tmp_path, capsy
 @pytest.mark.parametrize("place", ["missing/e.json", "plain/e.json"])
 def test_scores_are_not_lost_for_want_of_a_folder(finished, tmp_path, capsys, monkeypatch, place):
     (tmp_path / "plain").write_text("a file")
-    monkeypatch.setattr("bfq.api.evaluate", lambda *a, **k: pytest.fail("evaluated before it was refused"))
+    monkeypatch.setattr(
+        "bfq.api.evaluate", lambda *a, **k: pytest.fail("evaluated before it was refused")
+    )
     assert main(["evaluate", str(finished), "--out", str(tmp_path / place)]) == 2
     assert "there is no folder" in capsys.readouterr().err
 

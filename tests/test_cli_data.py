@@ -9,9 +9,9 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.data import d4rl
-from bfq.data.making.locomotion import shipped
-from bfq.data.sources import kept, load_dataset
 from bfq.errors import BadInput
+from bfq.tasks.locomotion import shipped
+from bfq.tasks.sources import kept, load_dataset
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -28,7 +28,9 @@ def told(capsys, *words: str) -> dict:
 
 
 def test_make_keeps_the_data_and_writes_d4rls_layout(tmp_path, capsys):
-    made = told(capsys, "data", "make", "local/hopper-random", "--size", "300", "--out", "hopper.hdf5")
+    made = told(
+        capsys, "data", "make", "local/hopper-random", "--size", "300", "--out", "hopper.hdf5"
+    )
     assert made["transitions"] == 300
     with h5py.File(tmp_path / "hopper.hdf5") as file:
         assert {"observations", "timeouts", "infos"} <= set(file)
@@ -39,7 +41,9 @@ def test_make_keeps_the_data_and_writes_d4rls_layout(tmp_path, capsys):
     assert main(["data", "make", "local/hopper-random"]) == 2
     assert "add --replace" in capsys.readouterr().err
     assert (
-        told(capsys, "data", "make", "local/hopper-random", "--size", "100", "--replace")["transitions"]
+        told(capsys, "data", "make", "local/hopper-random", "--size", "100", "--replace")[
+            "transitions"
+        ]
         == 100
     )
 
@@ -67,10 +71,25 @@ def test_a_log_of_ones_own_goes_in_and_trains(tmp_path, capsys):
         "observations=obs_,actions=act_,episode_ids=run",
     )
     facts = told(capsys, *words)
-    assert (facts["transitions"], facts["episodes"]) == (95, 5)  # the last row of a run has no successor
+    assert (facts["transitions"], facts["episodes"]) == (
+        95,
+        5,
+    )  # the last row of a run has no successor
     assert "mine" in kept()
     assert "mine" in _out(capsys, "tasks", "--json")
-    train = ["train", "--task", "mine", "--agent", "bc", "--steps", "20", "--seeds", "1", "--set", "width=8"]
+    train = [
+        "train",
+        "--task",
+        "mine",
+        "--agent",
+        "bc",
+        "--steps",
+        "20",
+        "--seeds",
+        "1",
+        "--set",
+        "width=8",
+    ]
     assert main([*train, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data"]["name"] == "mine"
 
@@ -82,24 +101,39 @@ def test_several_files_become_one_dataset(tmp_path, capsys):
             "actions": np.full((4, 1), 0.5),
             "rewards": np.arange(4.0),
         }
-        np.savez(tmp_path / f"{k}.npz", **columns, timeouts=[0, 0, 0, 1], next_observations=np.ones((4, 2)))
+        np.savez(
+            tmp_path / f"{k}.npz",
+            **columns,
+            timeouts=[0, 0, 0, 1],
+            next_observations=np.ones((4, 2)),
+        )
     bounds = ("--action-low", "-1", "--action-high", "1")
     assert (
-        told(capsys, "data", "import", "0.npz", "1.npz", "2.npz", "--as", "all", *bounds)["transitions"] == 12
+        told(capsys, "data", "import", "0.npz", "1.npz", "2.npz", "--as", "all", *bounds)[
+            "transitions"
+        ]
+        == 12
     )
     np.testing.assert_array_equal(load_dataset("all").observations[::4, 0], [0.5, 1.5, 2.5])
 
 
 @pytest.mark.parametrize(("low", "kept_low"), [("-40,-2e1", [-40, -20]), ("-4.5e1", [-45, -45])])
 def test_a_range_may_have_a_number_for_each_of_an_action(tmp_path, capsys, low, kept_low):
-    columns = {"observations": np.eye(4), "actions": np.outer([1, -1, 0.5, 0], [40, 20]), "rewards": range(4)}
+    columns = {
+        "observations": np.eye(4),
+        "actions": np.outer([1, -1, 0.5, 0], [40, 20]),
+        "rewards": range(4),
+    }
     np.savez(tmp_path / "arm.npz", **columns, timeouts=[0, 0, 0, 1])
     words = ("data", "import", "arm.npz", "--as", "arm", "--action-low", low)
     told(capsys, *words, "--action-high", "40,20")
     data = load_dataset("arm")
     assert (data.action_low.tolist(), data.action_high.tolist()) == (kept_low, [40, 20])
     for wrong, sentence in (
-        ("40,40,20", "action_high has 3 numbers, but an action has 2 numbers: give one number for all"),
+        (
+            "40,40,20",
+            "action_high has 3 numbers, but an action has 2 numbers: give one number for all",
+        ),
         ("40,", "'40,' is neither a number nor numbers with commas"),
     ):
         assert main([*words, "--replace", "--action-high", wrong]) == 2
@@ -136,10 +170,14 @@ def test_reroll_rolls_out_weight_files(tmp_path, capsys):
 
 def test_what_is_like_data_that_is_not_here_is_named(tmp_path, capsys):
     (tmp_path / "hopper-medium.npz").write_bytes(shipped("hopper-medium").read_bytes())
-    with pytest.raises(BadInput, match="not the same data: local/hopper-medium, which `bfq data make local/"):
+    with pytest.raises(
+        BadInput, match="not the same data: local/hopper-medium, which `bfq data make local/"
+    ):
         load_dataset("hopper-medium-v2")
     told(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100")
-    with pytest.raises(BadInput, match="rerolled/hopper-medium, which is here; local/hopper-medium, which"):
+    with pytest.raises(
+        BadInput, match="rerolled/hopper-medium, which is here; local/hopper-medium, which"
+    ):
         load_dataset("hopper-medium-v2")
 
 
@@ -148,7 +186,9 @@ def test_old_masses_are_hinted_at_where_they_matter(tmp_path, capsys):
         (tmp_path / f"{name}.npz").write_bytes(shipped("hopper-medium").read_bytes())
     hinted = "hint: D4RL's Hopper was lighter"
     assert hinted in _out(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100")
-    assert hinted not in _out(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100", "--old-masses")
+    assert hinted not in _out(
+        capsys, "data", "reroll", "hopper-medium.npz", "--size", "100", "--old-masses"
+    )
     assert hinted not in _out(capsys, "data", "reroll", "hopper-mine.npz", "--size", "100")
     (remark,) = told(capsys, "data", "inspect", "rerolled/hopper-medium")["remarks"]
     assert "--old-masses" in remark
@@ -158,7 +198,9 @@ def test_old_masses_are_hinted_at_where_they_matter(tmp_path, capsys):
 @pytest.mark.skipif(not SHARED.exists(), reason="the genuine files are not here")
 def test_genuine_files_go_in_with_one_command(capsys):
     files = SHARED / "d4rl_files"
-    facts = told(capsys, "data", "import", str(files / "hopper_medium-v2.hdf5"), "--as", "hopper-medium-v2")
+    facts = told(
+        capsys, "data", "import", str(files / "hopper_medium-v2.hdf5"), "--as", "hopper-medium-v2"
+    )
     assert facts["transitions"] == 910
     rolled = told(capsys, "data", "reroll", str(files / "hopper_medium-v2.hdf5"), "--size", "100")
     assert rolled["name"] == "rerolled/hopper-medium"
@@ -168,7 +210,11 @@ def test_genuine_files_go_in_with_one_command(capsys):
 
 
 def test_a_log_cannot_pass_for_a_published_task_of_other_sizes(tmp_path, capsys):
-    columns = {"observations": np.ones((4, 2)), "actions": np.zeros((4, 1)), "rewards": np.arange(4.0)}
+    columns = {
+        "observations": np.ones((4, 2)),
+        "actions": np.zeros((4, 1)),
+        "rewards": np.arange(4.0),
+    }
     np.savez(tmp_path / "mine.npz", **columns, timeouts=[0, 0, 0, 1])
     assert main(["data", "import", "mine.npz", "--as", "hopper-medium-v2"]) == 2
     assert "has 11 and 3" in capsys.readouterr().err

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bfq.reproduction.plan.experiments import EXPERIMENTS
-from bfq.reproduction.plan.options import Options, chosen
-from bfq.reproduction.plan.sources import Source
-from bfq.reproduction.results.stored import read_outcome
-from bfq.reproduction.work.scores import trainings
+from bfq_paper.plan.experiments import EXPERIMENTS
+from bfq_paper.plan.options import Options, chosen
+from bfq_paper.plan.sources import Source
+from bfq_paper.results.stored import read_outcome
+from bfq_paper.work.scores import trainings
 
 RESULTS = Path(__file__).parents[1] / "results"
 SCORED = [
@@ -22,7 +22,12 @@ def fingerprints(name, cell):
     """What a cell's settings would be called if it were asked for now, with its own seeds and updates."""
     told = cell.provenance
     seeds = [member["seed"] for member in told["members"]]
-    wished = {"tasks": [cell.row], "seeds": seeds, "steps": told["steps"], "precision": told["precision"]}
+    wished = {
+        "tasks": [cell.row],
+        "seeds": seeds,
+        "steps": told["steps"],
+        "precision": told["precision"],
+    }
     takes = {k: v for k, v in wished.items() if k in EXPERIMENTS[name].takes}
     (experiment,) = chosen(name, Options(**takes))
     source = Source(**told["source"])

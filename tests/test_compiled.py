@@ -18,7 +18,11 @@ from rich.console import Console
 from bfq.training import compiled, progress
 from bfq.training.progress import Reporter, announced
 
-BARE = {name: value for name, value in os.environ.items() if "CACHE" not in name and name != compiled.OFF}
+BARE = {
+    name: value
+    for name, value in os.environ.items()
+    if "CACHE" not in name and name != compiled.OFF
+}
 PROGRAM = """
 import jax, jax.numpy as jnp
 from bfq.training import compiled
@@ -114,9 +118,9 @@ def test_cut_short_and_superfluous_programs_are_removed(place, monkeypatch):
         if name != "new":  # perhaps it is being written now
             os.utime(path, (long_ago + number, long_ago + number))
     compiled._tidy(place)
-    assert {path.name: path.stat().st_mode & 0o777 for path in place.iterdir() if "new" not in path.name} == {
-        "whole-cache": 0o400
-    }
+    assert {
+        path.name: path.stat().st_mode & 0o777 for path in place.iterdir() if "new" not in path.name
+    } == {"whole-cache": 0o400}
     assert (place / "new-cache").exists()
     os.utime(place / "whole-cache", (long_ago, long_ago))
     monkeypatch.setattr(compiled, "LARGEST_BYTES", 1000)
@@ -152,7 +156,9 @@ def test_the_doctor_tells_where_programs_are(place, monkeypatch):
 )
 def test_what_a_start_does_not_need_is_not_imported(words, absent):
     program = f"import sys; {words}; print(*sys.modules)"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert not absent & set(told.stdout.split())
 
 
@@ -186,7 +192,9 @@ def test_a_file_is_told_only_what_takes_long(monkeypatch, capsys):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_run_says_what_it_does_while_no_update_is_made(terminal):
     shown = io.StringIO()
-    reporter = Reporter("bfq on mini", 100, 0, Console(file=shown, force_terminal=terminal, width=120))
+    reporter = Reporter(
+        "bfq on mini", 100, 0, Console(file=shown, force_terminal=terminal, width=120)
+    )
     reporter.start()
     reporter.resume(40)
     reporter.waiting("evaluating 5 × 20 episodes")

@@ -10,13 +10,15 @@ import pytest
 import bfq
 from bfq.data import d4rl
 from bfq.data.formats.hdf5 import names_in, read_arrays
-from bfq.data.making import weights
-from bfq.data.making.stored_policy import stored_policy
 from bfq.errors import BadInput
+from bfq.tasks import weights
+from bfq.tasks.stored_policy import stored_policy
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = SHARED / "d4rl_files"
-genuine = pytest.mark.skipif(not FILES.is_dir(), reason="the genuine D4RL files are not on this machine")
+genuine = pytest.mark.skipif(
+    not FILES.is_dir(), reason="the genuine D4RL files are not on this machine"
+)
 
 # Each file has two episodes. With N rows, the last row never is a transition (nothing follows it), and a row
 # with a time-out is none either. So the count is N − 1 − (time-outs before the last row), and rows after a
@@ -26,7 +28,15 @@ EXPECTED = {
     # Time-outs in rows 999 and 1999 = N − 1: 2000 − 1 − 1 = 1998 transitions, 999 an episode.
     "ant_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3968.5659, 3563.1733]),
     "halfcheetah_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [4668.4235, 4874.2342]),
-    "halfcheetah_medium_replay-v1": (2000, [999, 1999], [], 1998, [998, 1997], [], [-292.3858, -316.1236]),
+    "halfcheetah_medium_replay-v1": (
+        2000,
+        [999, 1999],
+        [],
+        1998,
+        [998, 1997],
+        [],
+        [-292.3858, -316.1236],
+    ),
     "walker2d_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3495.7934, 3658.8754]),
     # The hopper falls in rows 469 and 910 = N − 1: only the last row goes, and with it its terminal.
     "hopper_medium-v2": (911, [], [469, 910], 910, [469, 909], [469], [1465.1845, 1409.1271]),
@@ -49,7 +59,11 @@ each_file = pytest.mark.parametrize("stem", EXPECTED)
 
 def by_the_rule(file, episode_steps=None):
     """D4RL's rule as a loop, one row after the other, with the number of each row that is kept."""
-    raw = {name: np.asarray(column[()]) for name, column in file.items() if isinstance(column, h5py.Dataset)}
+    raw = {
+        name: np.asarray(column[()])
+        for name, column in file.items()
+        if isinstance(column, h5py.Dataset)
+    }
     kept, step = [], 0
     for i in range(len(raw["rewards"]) - 1):
         cut = bool(raw["timeouts"][i]) if "timeouts" in raw else step == episode_steps - 1
@@ -121,11 +135,17 @@ def test_states_are_those_before_the_action_also_where_the_file_has_them_a_row_l
     for stem, shown in widths.items():
         dataset = d4rl.read(FILES / f"{stem}.hdf5")
         qpos = dataset.infos["qpos"][:, shown]
-        np.testing.assert_array_equal(dataset.observations[:, : qpos.shape[1]], qpos.astype(np.float32))
+        np.testing.assert_array_equal(
+            dataset.observations[:, : qpos.shape[1]], qpos.astype(np.float32)
+        )
     ant = d4rl.read(FILES / "antmaze-medium-play-v0.hdf5")
     stored = read_arrays(FILES / "antmaze-medium-play-v0.hdf5", ["infos/qpos"])["infos/qpos"]
-    np.testing.assert_array_equal(ant.infos["qpos"][1:500], stored[:499])  # late in the file by one row
-    np.testing.assert_array_equal(np.hstack([ant.infos["qpos"], ant.infos["qvel"]]), ant.observations)
+    np.testing.assert_array_equal(
+        ant.infos["qpos"][1:500], stored[:499]
+    )  # late in the file by one row
+    np.testing.assert_array_equal(
+        np.hstack([ant.infos["qpos"], ant.infos["qvel"]]), ant.observations
+    )
     assert any("a row late" in note for note in ant.notes)
 
 
@@ -143,7 +163,9 @@ def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
     step = np.linalg.norm(dataset.next_observations[:, :2] - dataset.observations[:, :2], axis=1)
     assert np.flatnonzero(step > 1).tolist() == [999]  # row 1000 of the file, one row up
     assert any("first: row 1000 of the file" in note for note in dataset.notes)
-    assert not any("does not flag" in note for note in d4rl.read(FILES / "ant_medium-v2.hdf5").notes)
+    assert not any(
+        "does not flag" in note for note in d4rl.read(FILES / "ant_medium-v2.hdf5").notes
+    )
 
 
 @genuine
@@ -157,7 +179,10 @@ def test_a_genuine_file_is_recognised_and_named_by_its_task(stem):
     ("file", "task"),
     [
         ("halfcheetah_medium_expert-v2.hdf5", "halfcheetah-medium-expert-v2"),
-        ("Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5", "antmaze-umaze-v2"),
+        (
+            "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5",
+            "antmaze-umaze-v2",
+        ),
         (
             "Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse_fixed.hdf5",
             "antmaze-umaze-diverse-v2",
@@ -207,7 +232,9 @@ def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
     assert wanted.episode_returns.tolist() == [3.0, 15.0, 34.0]
     layouts = {
         "column": {"rewards": plain["rewards"][:, None], "terminals": plain["terminals"][:, None]},
-        "double": {name: plain[name].astype(np.float64) for name in ("observations", "actions", "rewards")},
+        "double": {
+            name: plain[name].astype(np.float64) for name in ("observations", "actions", "rewards")
+        },
         "flags": {name: plain[name].astype(np.float64) for name in ("terminals", "timeouts")},
         "bytes": {name: plain[name].astype(np.uint8) for name in ("terminals", "timeouts")},
         "after": {"next_observations": np.roll(plain["observations"], -1, 0)},
@@ -283,7 +310,8 @@ def test_actions_a_little_beyond_one_are_clipped_with_a_word_and_others_refused(
     assert any("1 row, up to ±1.37, were clipped" in note for note in dataset.notes)
     actions[5, 1] = -1.00001  # rounding
     assert not any(
-        "clipped" in note for note in d4rl.read(written(tmp_path / "r.h5", columns(actions=actions))).notes
+        "clipped" in note
+        for note in d4rl.read(written(tmp_path / "r.h5", columns(actions=actions))).notes
     )
     with pytest.raises(BadInput, match="actions reach 20"):
         d4rl.read(written(tmp_path / "other.hdf5", columns(actions=20 * np.sign(actions))))
@@ -310,7 +338,9 @@ def test_a_written_dataset_comes_back_without_its_time_out_rows_and_its_last_row
     back = d4rl.read(tmp_path / "log.hdf5")
     kept = [0, 1, 2, 4, 5, 6, 7, 8]
     for name in ("observations", "actions", "rewards", "next_observations", "masks"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(dataset, name)[kept], err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(back, name), getattr(dataset, name)[kept], err_msg=name
+        )
     np.testing.assert_array_equal(back.infos["qpos"], np.arange(n)[kept] / 3)
     assert (back.action_low, back.action_high) == (-2.0, 2.0)
 
@@ -423,7 +453,9 @@ def test_a_bomb_of_compressed_zeros_is_refused(tmp_path):
     path = tmp_path / "bomb.hdf5"
     chunk = zlib.compress(bytes(2**24), 9)
     with h5py.File(path, "w") as file:
-        array = file.create_dataset("a", (2**20 * 200, 4), "f4", chunks=(2**20, 4), compression="gzip")
+        array = file.create_dataset(
+            "a", (2**20 * 200, 4), "f4", chunks=(2**20, 4), compression="gzip"
+        )
         for k in range(200):
             array.id.write_direct_chunk((k * 2**20, 0), chunk)
     with pytest.raises(BadInput, match="claim 3,355,443,200 bytes"):
@@ -443,11 +475,16 @@ def test_objects_in_a_file_are_never_made(tmp_path):
         with pytest.raises(BadInput, match="neither numbers nor words of a fixed length"):
             read_arrays(path, [name])
     read = read_arrays(path, ["fixed", "broken", "absent", "fixed/inner", "no/where"])
-    assert {name: str(value) for name, value in read.items()} == {"fixed": "héllo", "broken": "\ufffd"}
+    assert {name: str(value) for name, value in read.items()} == {
+        "fixed": "héllo",
+        "broken": "\ufffd",
+    }
 
 
 def test_names_follow_no_link_and_end_in_a_circle(tmp_path):
-    path = written(tmp_path / "log.hdf5", {"a": np.zeros(2), "g/b": np.zeros(2), "soft": h5py.SoftLink("/a")})
+    path = written(
+        tmp_path / "log.hdf5", {"a": np.zeros(2), "g/b": np.zeros(2), "soft": h5py.SoftLink("/a")}
+    )
     with h5py.File(path, "a") as file:
         file["g/back"] = file["/"]
     assert sorted(names_in(path)) == ["a", "g/b"]
@@ -482,7 +519,9 @@ def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(r
     mean, log_std = stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(dataset.observations)
     actions = dataset.actions.astype(np.float64)
     noise = (np.arctanh(actions) - mean) / np.exp(log_std)
-    log_p = (-0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - actions**2 + 1e-6)).sum(1)
+    log_p = (
+        -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - actions**2 + 1e-6)
+    ).sum(1)
     np.testing.assert_allclose(log_p, dataset.infos["action_log_probs"], atol=0.02)
     assert np.abs(log_p - dataset.infos["action_log_probs"]).mean() < 1e-3
     assert abs(noise.std() - 1) < 0.03
@@ -520,7 +559,9 @@ def network(widths=(3, 5, 5, 2), turned=True, output="tanh_gaussian", **changes)
     made["last_fc_log_std/weight"] = rng.normal(size=made["last_fc/weight"].shape)
     made["last_fc_log_std/bias"] = rng.normal(size=widths[-1])
     return {
-        f"metadata/policy/{name}": array for name, array in {**made, **changes}.items() if array is not None
+        f"metadata/policy/{name}": array
+        for name, array in {**made, **changes}.items()
+        if array is not None
     }
 
 

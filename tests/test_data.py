@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.data.catalog import PENDULUM
-from bfq.data.pendulum import BEST, make_pendulum, random_torque
-from bfq.data.sources import load_dataset
 from bfq.data.tables import read_table
 from bfq.data.transforms import apply, fit
+from bfq.envs.batch import Simulators
 from bfq.errors import BadInput
-from bfq.simulation.batch import Simulators
+from bfq.tasks.catalog import PENDULUM
+from bfq.tasks.pendulum import BEST, make_pendulum, random_torque
+from bfq.tasks.sources import load_dataset
 
 
 def columns(n=10, **changes):
@@ -46,7 +46,9 @@ def test_without_next_observations_rows_are_shifted_and_time_out_rows_left_out()
     assert len(data) == 9
     rows = [0, 1, 2, 3, 5, 6, 7, 8, 9]
     np.testing.assert_array_equal(data.observations, given["observations"][rows])
-    np.testing.assert_array_equal(data.next_observations[:8], given["observations"][[1, 2, 3, 4, 6, 7, 8, 9]])
+    np.testing.assert_array_equal(
+        data.next_observations[:8], given["observations"][[1, 2, 3, 4, 6, 7, 8, 9]]
+    )
     assert data.masks.tolist() == [1.0] * 8 + [0.0]
     assert np.flatnonzero(data.episode_ends).tolist() == [3, 8]
 
@@ -103,7 +105,9 @@ def test_defects_are_named(defect, tmp_path):
 
 
 def test_what_deserves_a_word_is_noted():
-    given = columns(observations=np.c_[np.zeros(10), np.arange(10.0), np.ones(10)], rewards=np.ones(10))
+    given = columns(
+        observations=np.c_[np.zeros(10), np.arange(10.0), np.ones(10)], rewards=np.ones(10)
+    )
     notes = " ".join(bfq.from_arrays(**given).notes)
     assert "Constant observations columns (0, 2), which carry no information" in notes
     assert "All rewards are 1" in notes
@@ -112,10 +116,14 @@ def test_what_deserves_a_word_is_noted():
 def test_rounding_beyond_a_bound_is_clipped_and_a_range_can_be_given():
     data = bfq.from_arrays(**columns(actions=np.full((10, 2), 1.00005)))
     assert data.actions.max() == 1.0
-    wide = bfq.from_arrays(**columns(actions=np.full((10, 2), 4.0)), action_low=[-4, -8], action_high=[4, 8])
+    wide = bfq.from_arrays(
+        **columns(actions=np.full((10, 2), 4.0)), action_low=[-4, -8], action_high=[4, 8]
+    )
     transforms = fit(wide)
     np.testing.assert_allclose(transforms.to_unit(wide.actions)[0], [1.0, 0.5])
-    np.testing.assert_allclose(transforms.from_unit(np.array([[1.0, 0.5]], np.float32)), [[4.0, 4.0]])
+    np.testing.assert_allclose(
+        transforms.from_unit(np.array([[1.0, 0.5]], np.float32)), [[4.0, 4.0]]
+    )
     for low, high in [(1.0, -1.0), (-np.inf, 1.0), ([-1.0] * 3, 1.0)]:
         with pytest.raises(BadInput, match="action_low"):
             bfq.from_arrays(**columns(), action_low=low, action_high=high)
@@ -140,7 +148,11 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
         def __reduce__(self):
             return (pytest.fail, ("a pickle was executed",))
 
-    np.savez(tmp_path / "pickle.npz", **columns(observations=np.array([Bomb()], object)), allow_pickle=True)
+    np.savez(
+        tmp_path / "pickle.npz",
+        **columns(observations=np.array([Bomb()], object)),
+        allow_pickle=True,
+    )
     with pytest.raises(BadInput, match="never loaded"):
         read_table(tmp_path / "pickle.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 not an archive")
@@ -162,7 +174,8 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
 
 def test_observations_are_standardised_and_constant_columns_survive():
     given = columns(
-        1000, observations=np.c_[np.full(1000, 7.0), np.random.default_rng(1).normal(5, 3, (1000, 2))]
+        1000,
+        observations=np.c_[np.full(1000, 7.0), np.random.default_rng(1).normal(5, 3, (1000, 2))],
     )
     data = bfq.from_arrays(**given)
     arrays = apply(fit(data, "standardise"), data)
@@ -173,7 +186,9 @@ def test_observations_are_standardised_and_constant_columns_survive():
 
 def test_a_column_that_varies_by_a_rounding_alone_is_not_blown_up():
     varying = np.where(np.arange(1000) % 2, 0.1, np.nextafter(np.float32(0.1), np.float32(1)))
-    data = bfq.from_arrays(**columns(1000, observations=np.c_[varying, np.linspace(-1, 1, 1000), varying]))
+    data = bfq.from_arrays(
+        **columns(1000, observations=np.c_[varying, np.linspace(-1, 1, 1000), varying])
+    )
     assert fit(data, "standardise").observation_std[0] == 1.0
 
 
@@ -181,7 +196,9 @@ def test_reward_transforms():
     data = bfq.from_arrays(**columns(rewards=np.arange(10.0)))  # episode returns 10 and 35
     np.testing.assert_allclose(fit(data, reward="return_range").reward(data.rewards)[1], 1000 / 25)
     np.testing.assert_allclose(fit(data, reward="minus_one").reward(data.rewards)[0], -1.0)
-    np.testing.assert_allclose(fit(data, reward="cql_antmaze").reward(np.float32([0, 1])), [-2.0, 2.0])
+    np.testing.assert_allclose(
+        fit(data, reward="cql_antmaze").reward(np.float32([0, 1])), [-2.0, 2.0]
+    )
     scaled = fit(data, reward="standardise").reward(data.rewards)
     np.testing.assert_allclose([scaled.mean(), scaled.std()], [0.0, 1.0], atol=1e-6)
     with pytest.raises(BadInput, match="reward transform"):
@@ -200,12 +217,17 @@ def test_pendulum_data_is_the_same_for_the_same_seed_and_mixed():
     assert first.episode_returns.min() < -800
     # the rows follow each other
     inside = ~first.episode_ends
-    np.testing.assert_array_equal(first.next_observations[inside], first.observations[1:][inside[:-1]])
+    np.testing.assert_array_equal(
+        first.next_observations[inside], first.observations[1:][inside[:-1]]
+    )
 
 
 def test_pendulum_reference_is_what_its_controllers_reach():
     rng = np.random.default_rng(0)
-    for controller, expected in ((random_torque, PENDULUM.reference.low), (BEST, PENDULUM.reference.high)):
+    for controller, expected in (
+        (random_torque, PENDULUM.reference.low),
+        (BEST, PENDULUM.reference.high),
+    ):
         simulators = Simulators("Pendulum-v1", range(500_000, 500_100), 200)
         observations, total = simulators.reset(), np.zeros(100)
         while simulators.running.any():
@@ -236,12 +258,16 @@ def test_simulators_are_gymnasium_ones_stepped_together():
 
 
 def test_apply_transforms_every_column():
-    data = bfq.from_arrays(**columns(50, actions=np.full((50, 2), 2.0)), action_low=-4, action_high=4)
+    data = bfq.from_arrays(
+        **columns(50, actions=np.full((50, 2), 2.0)), action_low=-4, action_high=4
+    )
     transforms = fit(data, "standardise", "minus_one")
     arrays = apply(transforms, data)
     mean, std = data.observations.mean(0), data.observations.std(0)
     np.testing.assert_allclose(arrays["observations"], (data.observations - mean) / std, atol=1e-5)
-    np.testing.assert_allclose(arrays["next_observations"], (data.next_observations - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(
+        arrays["next_observations"], (data.next_observations - mean) / std, atol=1e-5
+    )
     np.testing.assert_allclose(arrays["actions"], 0.5)
     np.testing.assert_allclose(arrays["rewards"], data.rewards - 1.0, atol=1e-6)
     np.testing.assert_array_equal(arrays["masks"], data.masks)

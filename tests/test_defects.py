@@ -254,7 +254,9 @@ def test_a_refused_defect_has_many_faces(build, name, tmp_path):
 
 
 def parquet(**columns):
-    return file("log.parquet", lambda path: pyarrow.parquet.write_table(pyarrow.table(columns), path))
+    return file(
+        "log.parquet", lambda path: pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    )
 
 
 @pytest.mark.parametrize(("columns", "name"), [
@@ -277,7 +279,9 @@ def test_suspicions_are_not_raised_on_what_only_looks_like_them():
     rng, rows = np.random.default_rng(2), np.arange(N)
     sparse = (rows % LENGTH > 20) * 1.0  # at the goal until the end: it rises, and is no sum
     distance = -np.abs(rng.normal(size=N))
-    goal = np.tile(np.linspace(-1, 0, LENGTH) ** 3, EPISODES) + 0.01 * rng.normal(size=N)  # nears its goal
+    goal = np.tile(np.linspace(-1, 0, LENGTH) ** 3, EPISODES) + 0.01 * rng.normal(
+        size=N
+    )  # nears its goal
     for rewards in (sparse, distance, goal, sparse - 1.0):
         assert from_arrays(**clean(rewards=rewards)).notes == ()
     rest = clean()  # a robot that stands still for most of the log
@@ -298,5 +302,7 @@ def test_suspicions_are_not_raised_on_what_only_looks_like_them():
 
 def test_the_largest_numbers_are_taken_without_a_warning():
     huge = np.where(np.arange(N) % 2, 3e38, -3e38)
-    data = from_arrays(**clean(rewards=huge, observations=np.c_[huge, huge[::-1]], next_observations=None))
+    data = from_arrays(
+        **clean(rewards=huge, observations=np.c_[huge, huge[::-1]], next_observations=None)
+    )
     assert len(data) == N - EPISODES

@@ -9,10 +9,10 @@ import pytest
 from bfq.diffusion import denoising, solvers
 from bfq.diffusion.schedules import SCHEDULES, Schedule, cosine, linear, vp
 from bfq.diffusion.solvers import SAMPLERS
-from bfq.evaluation.distributions import energy_distance
 from bfq.kernels.device import using
 from bfq.nets.denoiser import DENOISERS
 from bfq.nets.embeddings import sines_first
+from bfq_paper.distributions import energy_distance
 
 KEY = jax.random.key(0)
 
@@ -22,7 +22,9 @@ def test_the_schedules_have_their_published_values():
     np.testing.assert_allclose(kept, [0.804, 0.435, 0.159, 0.039, 0.0064], atol=6e-4)
     betas = 1 - kept / np.concatenate([[1], kept[:-1]])
     np.testing.assert_allclose(betas, [0.196, 0.459, 0.636, 0.755, 0.835], atol=6e-4)
-    np.testing.assert_allclose(cosine(5).alpha, [0.99998, 0.91987, 0.70219, 0.37947, 0.00842], atol=6e-6)
+    np.testing.assert_allclose(
+        cosine(5).alpha, [0.99998, 0.91987, 0.70219, 0.37947, 0.00842], atol=6e-6
+    )
     kept = np.asarray(linear(100).alpha) ** 2
     np.testing.assert_allclose(kept[0], 1 - 1e-3, rtol=1e-6)
     np.testing.assert_allclose(1 - kept[-1] / kept[-2], 0.2, rtol=1e-5)
@@ -56,10 +58,13 @@ def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
     drawn = denoising.draw(schedule, actions, KEY)
     found = denoising.action_predictor(true_noise, schedule)(drawn.noisy, drawn.told)
     assert denoising.squared_error(found, actions) < 1e-9
-    told = denoising.action_predictor(lambda x, t: actions, schedule, "action")(drawn.noisy, drawn.told)
+    told = denoising.action_predictor(lambda x, t: actions, schedule, "action")(
+        drawn.noisy, drawn.told
+    )
     assert denoising.squared_error(told, actions) == 0
     wrong = [
-        denoising.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total) for total in (False, True)
+        denoising.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total)
+        for total in (False, True)
     ]
     np.testing.assert_allclose(wrong[1], 3 * wrong[0], rtol=1e-5)
     drawn = denoising.draw(schedule, jnp.zeros((5000, 1)), KEY)
@@ -78,7 +83,9 @@ def test_posterior_steps_are_bayes_rule():
         keep = covariance / st**2
         np.testing.assert_allclose(steps.keep[i], keep, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(steps.pull[i], as_ - keep * at, rtol=1e-4)
-        np.testing.assert_allclose(steps.fresh[i] ** 2, ss**2 - covariance**2 / st**2, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(
+            steps.fresh[i] ** 2, ss**2 - covariance**2 / st**2, rtol=1e-3, atol=1e-6
+        )
     # the textbook's coefficients: β √ᾱ′/(1 − ᾱ), (1 − ᾱ′)√(1 − β)/(1 − ᾱ), β(1 − ᾱ′)/(1 − ᾱ)
     kept, before = alpha[:-1] ** 2, alpha[1:] ** 2
     beta = 1 - kept / before
@@ -124,9 +131,15 @@ def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedu
     c, start = jnp.array([0.3, -0.4]), jax.random.normal(KEY, (5, 2))
     times = solvers.path(schedule, 5)
     for last in (1, 2, 5):
-        part = Schedule(times.alpha[: last + 1][::-1], times.sigma[: last + 1][::-1], ends_noisy=False)
-        x = SAMPLERS["dpm_solver"](lambda x, t: jnp.broadcast_to(c, x.shape), part, start, KEY, last)
-        expected = times.alpha[last] * c + times.sigma[last] / times.sigma[0] * (start - times.alpha[0] * c)
+        part = Schedule(
+            times.alpha[: last + 1][::-1], times.sigma[: last + 1][::-1], ends_noisy=False
+        )
+        x = SAMPLERS["dpm_solver"](
+            lambda x, t: jnp.broadcast_to(c, x.shape), part, start, KEY, last
+        )
+        expected = times.alpha[last] * c + times.sigma[last] / times.sigma[0] * (
+            start - times.alpha[0] * c
+        )
         np.testing.assert_allclose(x, expected, atol=1e-4)
 
 
@@ -134,8 +147,12 @@ def test_dpm_solver_survives_a_schedule_that_has_its_noisiest_time_twice():
     schedule = cosine(200)
     assert schedule.alpha[-1] == schedule.alpha[-2]
     noise = jax.random.normal(jax.random.key(0), (8, 2))
-    found = solvers.dpm_solver(lambda x, t: jnp.full_like(x, 0.3), schedule, noise, jax.random.key(1), 200)
-    np.testing.assert_allclose(found, schedule.alpha[0] * 0.3, atol=0.03)  # σ_0 of the noise is left
+    found = solvers.dpm_solver(
+        lambda x, t: jnp.full_like(x, 0.3), schedule, noise, jax.random.key(1), 200
+    )
+    np.testing.assert_allclose(
+        found, schedule.alpha[0] * 0.3, atol=0.03
+    )  # σ_0 of the noise is left
 
 
 def test_one_step_of_ddim():
@@ -164,7 +181,12 @@ def exact_denoiser(schedule, means, std):
     return predict
 
 
-SHARP = {"posterior": vp(400), "ancestral": cosine(400), "ddim": cosine(400), "dpm_solver": cosine(400)}
+SHARP = {
+    "posterior": vp(400),
+    "ancestral": cosine(400),
+    "ddim": cosine(400),
+    "dpm_solver": cosine(400),
+}
 
 
 @pytest.mark.parametrize("name", SHARP)
@@ -212,7 +234,9 @@ def test_a_prediction_beyond_the_bounds_has_no_gradient(name):
 
     def end(predicted):
         sampler, noise = SAMPLERS[name], jax.random.normal(KEY, (6, 2))
-        return sampler(lambda x, t: jnp.broadcast_to(predicted, x.shape), vp(5), noise, KEY, 5).sum()
+        return sampler(
+            lambda x, t: jnp.broadcast_to(predicted, x.shape), vp(5), noise, KEY, 5
+        ).sum()
 
     gradient = jax.jit(jax.grad(end))
     np.testing.assert_array_equal(gradient(jnp.array([5.0, -5.0])), 0.0)
@@ -222,7 +246,9 @@ def test_a_prediction_beyond_the_bounds_has_no_gradient(name):
 def test_an_action_beyond_the_bounds_has_no_gradient():
     """One step of DDIM that keeps much of its noise: some of its ends lie outside, though no prediction."""
     alpha = jnp.array([0.6, 0.3])
-    recipe = solvers.Recipe(Schedule(alpha, jnp.sqrt(1 - alpha**2), ends_noisy=False), "ddim", 1, "action")
+    recipe = solvers.Recipe(
+        Schedule(alpha, jnp.sqrt(1 - alpha**2), ends_noisy=False), "ddim", 1, "action"
+    )
     predicted = jnp.full((40, 2), 0.5)
 
     def ends(predicted):
@@ -237,12 +263,16 @@ def test_an_action_beyond_the_bounds_has_no_gradient():
 @pytest.mark.parametrize("steps_a_turn", [1, 2])
 def test_unrolled_and_looped_chains_agree(monkeypatch, steps_a_turn):
     schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))
-    sample = lambda w: SAMPLERS["ancestral"](lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5).sum()
+    sample = lambda w: SAMPLERS["ancestral"](
+        lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5
+    ).sum()
     unrolled = jax.value_and_grad(sample)(0.3)
     monkeypatch.setattr(solvers, "UNROLLED", steps_a_turn)
     with using(kernels=steps_a_turn > 1):  # a CPU's loop, and a GPU's of two turns and a half
         assert f"unroll={steps_a_turn}" in str(jax.make_jaxpr(lambda w: sample(w))(0.3))
-        np.testing.assert_allclose(unrolled, jax.value_and_grad(lambda w: sample(w))(0.3), rtol=1e-5)
+        np.testing.assert_allclose(
+            unrolled, jax.value_and_grad(lambda w: sample(w))(0.3), rtol=1e-5
+        )
     assert abs(float(unrolled[1])) > 1e-3
 
 
@@ -263,5 +293,11 @@ def test_denoisers_take_a_time_a_row_or_one_for_all(kind):
     assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(net))
     time_dim = {"clean_diffuser": 64, "official": 16}.get(kind)
     if time_dim:
-        shapes = [layer.weight.shape for layer in (net.embed.first, net.embed.second, net.trunk.hidden[0])]
-        assert shapes == [(time_dim, 2 * time_dim), (2 * time_dim, time_dim), (2 + time_dim + 4, 16)]
+        shapes = [
+            layer.weight.shape for layer in (net.embed.first, net.embed.second, net.trunk.hidden[0])
+        ]
+        assert shapes == [
+            (time_dim, 2 * time_dim),
+            (2 * time_dim, time_dim),
+            (2 + time_dim + 4, 16),
+        ]

@@ -53,7 +53,9 @@ def test_an_agent_is_one_file(tiny, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["title"] == "Least-squares imitation"
     assert len(result["scores"]["return"]) == 2
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     losses = [row["metrics"]["bc_loss"] for row in rows if row["kind"] == "train"]
     assert (np.array(losses[-1]) < np.array(losses[0])).all()
 
@@ -76,7 +78,9 @@ def test_the_agents_pages_are_what_the_agents_files_say():
 
 
 def test_a_page_tells_the_losses_that_an_agent_shares():
-    assert {"values.expectile_value_loss", "values.value_backup_loss"} < set(formulas(get_agent("iql")))
+    assert {"values.expectile_value_loss", "values.value_backup_loss"} < set(
+        formulas(get_agent("iql"))
+    )
     assert "L_Q(φ) = Σ_i" in formulas(get_agent("dql"))["denoising.critic_loss"]
     assert not [name for name in formulas(get_agent("bfq")) if "." in name]
 
@@ -91,7 +95,9 @@ def test_an_agents_file_explains_itself(name):
     assert any("loss" in function for function in formulas(agent))
     for row in hyperparameters_of(agent):
         assert row.meaning, f"{row.name} has no comment beside it"
-        assert isinstance(row.default, str) == bool(row.choices), f"check() does not look at {row.name}"
+        assert isinstance(row.default, str) == bool(row.choices), (
+            f"check() does not look at {row.name}"
+        )
     assert f"bfq train --task halfcheetah-medium-v2 --agent {name}" in written
     assert "## Presets and their sources" in written
 
@@ -108,7 +114,9 @@ def test_values_on_a_task_have_sources_in_every_section(capsys):
     assert main(["agents", "bfq", "--task", "local/halfcheetah-medium", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     found = {
-        (section, row["name"]): row for section in ("config", "data", "evaluation") for row in told[section]
+        (section, row["name"]): row
+        for section in ("config", "data", "evaluation")
+        for row in told[section]
     }
     for key, value, source in [
         (("config", "eta"), 1.0, "the paper's table"),

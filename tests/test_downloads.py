@@ -25,8 +25,8 @@ from bfq.data.fetching import remotes, transfer
 from bfq.data.fetching.downloads import Remote, fetch
 from bfq.data.fetching.remotes import REMOTES, fetch_minari, remotes_for
 from bfq.data.fetching.web import Manners
-from bfq.data.sources import load_dataset
 from bfq.errors import BadInput, DiskTrouble
+from bfq.tasks.sources import load_dataset
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 BODY = HDF5 + bytes(range(256)) * 400  # 102,408 bytes
@@ -97,7 +97,9 @@ class Gives:
     headers: dict[str, object] = field(default_factory=dict)
 
     def __call__(self, request: Request, before: int) -> None:
-        asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "")) if self.ranges else None
+        asked = (
+            re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "")) if self.ranges else None
+        )
         if asked and self.heeds_if_range and request.headers.get("If-Range") != self.tag:
             asked = None
         begin = int(asked[1]) if asked else 0
@@ -162,7 +164,9 @@ def manners(naps) -> Manners:
 @pytest.fixture
 def remote(server) -> Remote:
     server.answers["/a.hdf5"] = Gives()
-    return Remote("some-task", "a.hdf5", (f"{server.root}/a.hdf5",), sha(BODY), len(BODY), plain_http=True)
+    return Remote(
+        "some-task", "a.hdf5", (f"{server.root}/a.hdf5",), sha(BODY), len(BODY), plain_http=True
+    )
 
 
 @pytest.fixture
@@ -173,7 +177,9 @@ def unknown_sum(remote) -> Remote:
 def mirrored(remote: Remote, server: Server, *answers: Callable[[Request, int], None]) -> Remote:
     for number, answer in enumerate(answers):
         server.answers[f"/{number}/a.hdf5"] = answer
-    return replace(remote, mirrors=tuple(f"{server.root}/{number}/a.hdf5" for number in range(len(answers))))
+    return replace(
+        remote, mirrors=tuple(f"{server.root}/{number}/a.hdf5" for number in range(len(answers)))
+    )
 
 
 def visible(folder: Path) -> set[str]:
@@ -189,10 +195,16 @@ def parts(folder: Path) -> list[Path]:
 
 def test_a_file_is_fetched_checked_and_entered_in_the_ledger(remote, server, tmp_path, manners):
     seen = []
-    path = fetch(remote, tmp_path / "new", progress=lambda *step: seen.append(step), manners=manners)
+    path = fetch(
+        remote, tmp_path / "new", progress=lambda *step: seen.append(step), manners=manners
+    )
     assert path.read_bytes() == BODY
     ledger = json.loads((tmp_path / "new" / "a.hdf5.ledger.json").read_text())
-    assert (ledger["sha256"], ledger["source"], ledger["published"]) == (sha(BODY), remote.mirrors[0], True)
+    assert (ledger["sha256"], ledger["source"], ledger["published"]) == (
+        sha(BODY),
+        remote.mirrors[0],
+        True,
+    )
     assert seen == sorted(seen)
     assert seen[-1] == (len(BODY), len(BODY))
     assert visible(tmp_path / "new") == {"a.hdf5", "a.hdf5.ledger.json"}
@@ -226,7 +238,9 @@ def test_a_redirect_is_followed_and_carries_the_range(remote, server, tmp_path, 
 # When the connection breaks.
 
 
-def test_a_broken_connection_is_resumed_and_only_the_rest_asked_for(remote, server, tmp_path, manners, naps):
+def test_a_broken_connection_is_resumed_and_only_the_rest_asked_for(
+    remote, server, tmp_path, manners, naps
+):
     server.answers["/a.hdf5"] = Gives(upto=HALF, times=1)
     assert fetch(remote, tmp_path, manners=manners).read_bytes() == BODY
     assert server.ranges() == [None, f"bytes={HALF}-"]
@@ -283,19 +297,25 @@ def test_a_server_that_ignores_ranges_is_begun_anew(remote, server, tmp_path, ma
 
 
 @pytest.mark.parametrize("heeds", [True, False])
-def test_a_file_that_changes_between_two_tries_is_not_spliced(unknown_sum, server, tmp_path, manners, heeds):
+def test_a_file_that_changes_between_two_tries_is_not_spliced(
+    unknown_sum, server, tmp_path, manners, heeds
+):
     changed = Gives(OTHER, tag='"two"', heeds_if_range=heeds)
     server.answers["/a.hdf5"] = in_turn(Gives(upto=HALF), changed)
     assert fetch(unknown_sum, tmp_path, manners=manners).read_bytes() == OTHER
 
 
 @pytest.mark.parametrize("whole", [str(len(BODY)), "*"])
-def test_a_range_that_stops_short_is_not_taken_for_the_end(unknown_sum, server, tmp_path, manners, whole):
+def test_a_range_that_stops_short_is_not_taken_for_the_end(
+    unknown_sum, server, tmp_path, manners, whole
+):
     def sparing(request, before):
         begin = int(request.headers["Range"][6:-1])
         piece = BODY[begin : begin + 20_000]
         span = f"bytes {begin}-{begin + len(piece) - 1}/{whole}"
-        request.reply(206, {"Content-Length": len(piece), "Content-Range": span, "ETag": '"one"'}, piece)
+        request.reply(
+            206, {"Content-Length": len(piece), "Content-Range": span, "ETag": '"one"'}, piece
+        )
 
     server.answers["/a.hdf5"] = in_turn(Gives(upto=HALF), sparing)
     assert fetch(unknown_sum, tmp_path, manners=manners).read_bytes() == BODY
@@ -309,7 +329,9 @@ def test_a_file_that_became_shorter_is_begun_anew(unknown_sum, server, tmp_path,
 
 
 @pytest.mark.parametrize("tag", [None, 'W/"one"'])
-def test_a_version_without_a_sure_name_is_not_continued(unknown_sum, server, tmp_path, manners, tag):
+def test_a_version_without_a_sure_name_is_not_continued(
+    unknown_sum, server, tmp_path, manners, tag
+):
     server.answers["/a.hdf5"] = Gives(tag=tag, upto=HALF, times=1)
     assert fetch(unknown_sum, tmp_path, manners=manners).read_bytes() == BODY
     assert server.ranges() == [None, None]
@@ -385,7 +407,9 @@ def test_two_processes_fetch_a_file_once_and_both_have_it(remote, server, tmp_pa
 # When the server sends the wrong thing.
 
 
-def test_a_damaged_body_is_thrown_away_and_the_next_address_asked(remote, server, tmp_path, manners):
+def test_a_damaged_body_is_thrown_away_and_the_next_address_asked(
+    remote, server, tmp_path, manners
+):
     damaged = BODY[:HALF] + b"?" + BODY[HALF + 1 :]
     both = mirrored(remote, server, Gives(damaged), Gives())
     assert fetch(both, tmp_path, manners=manners).read_bytes() == BODY
@@ -402,20 +426,26 @@ def test_a_damaged_body_leaves_nothing_behind(remote, server, tmp_path, manners)
     assert not parts(tmp_path)
 
 
-def test_refusals_are_passed_over_and_passing_ones_tried_again(remote, server, tmp_path, manners, naps):
+def test_refusals_are_passed_over_and_passing_ones_tried_again(
+    remote, server, tmp_path, manners, naps
+):
     three = mirrored(remote, server, refuses(404), refuses(403), refuses(500, 2, Gives()))
     assert fetch(three, tmp_path, manners=manners).read_bytes() == BODY
     assert [path[1] for path, _ in server.asked] == ["0", "1", "2", "2", "2"]
     assert naps == [1.0, 2.0]
 
 
-def test_when_all_fail_the_sentence_names_each_address_and_its_answer(remote, server, tmp_path, manners):
+def test_when_all_fail_the_sentence_names_each_address_and_its_answer(
+    remote, server, tmp_path, manners
+):
     three = mirrored(remote, server, refuses(404), refuses(403), refuses(502))
     gone = replace(three, mirrors=(*three.mirrors, "http://127.0.0.1:1/a.hdf5"))
     with pytest.raises(BadInput) as trouble:
         fetch(gone, tmp_path, manners=manners)
     sentence = str(trouble.value)
-    for url, answer in zip(gone.mirrors, ("404 Not Found", "403 Forbidden", "502 Bad Gateway"), strict=False):
+    for url, answer in zip(
+        gone.mirrors, ("404 Not Found", "403 Forbidden", "502 Bad Gateway"), strict=False
+    ):
         assert f"{url} answers {answer}" in sentence
     assert "http://127.0.0.1:1/a.hdf5 does not answer (Connection refused)" in sentence
     assert sentence.endswith("bfq data import FILE --as some-task")
@@ -467,17 +497,23 @@ def test_an_endless_stream_is_cut_off(remote, unknown_sum, server, tmp_path, nap
 
 
 def test_a_file_above_the_limit_is_not_begun(unknown_sum, server, tmp_path):
-    with pytest.raises(BadInput, match=f"has a file of {len(BODY):,} bytes where at most 1,000 are expected"):
+    with pytest.raises(
+        BadInput, match=f"has a file of {len(BODY):,} bytes where at most 1,000 are expected"
+    ):
         fetch(unknown_sum, tmp_path, manners=Manners(most=1000))
 
 
 def test_a_part_cannot_pass_for_the_whole_where_no_length_is_told(
     unknown_sum, remote, server, tmp_path, manners
 ):
-    server.answers["/a.hdf5"] = lambda request, before: request.reply(200, {"Connection": "close"}, BODY)
+    server.answers["/a.hdf5"] = lambda request, before: request.reply(
+        200, {"Connection": "close"}, BODY
+    )
     with pytest.raises(BadInput, match="does not tell how long the file is"):
         fetch(unknown_sum, tmp_path, manners=manners)
-    assert fetch(remote, tmp_path, manners=manners).read_bytes() == BODY  # its size and checksum are known
+    assert (
+        fetch(remote, tmp_path, manners=manners).read_bytes() == BODY
+    )  # its size and checksum are known
 
 
 def test_a_body_encoded_anew_is_refused(remote, server, tmp_path, manners):
@@ -487,7 +523,8 @@ def test_a_body_encoded_anew_is_refused(remote, server, tmp_path, manners):
 
 
 @pytest.mark.parametrize(
-    "place", ["file:///etc/passwd", "ftp://127.0.0.1/a.hdf5", "data:,x", "http://[::1/a", "http://x:y/"]
+    "place",
+    ["file:///etc/passwd", "ftp://127.0.0.1/a.hdf5", "data:,x", "http://[::1/a", "http://x:y/"],
 )
 def test_a_redirect_leads_nowhere_but_to_the_web(remote, server, tmp_path, manners, place):
     server.answers["/a.hdf5"] = points_to(place)
@@ -505,7 +542,9 @@ def test_a_redirect_in_a_circle_ends(remote, server, tmp_path, manners):
 
 
 def test_plain_http_is_used_only_where_the_table_allows_it(remote, server, tmp_path, manners):
-    with pytest.raises(BadInput, match=r"leads to 'http://127\.0\.0\.1:\d+/a\.hdf5', which is not https"):
+    with pytest.raises(
+        BadInput, match=r"leads to 'http://127\.0\.0\.1:\d+/a\.hdf5', which is not https"
+    ):
         fetch(replace(remote, plain_http=False), tmp_path, manners=manners)
     assert not server.asked
 
@@ -540,7 +579,10 @@ def test_the_first_download_is_trusted_and_says_so(unknown_sum, tmp_path, manner
     said = []
     fetch(unknown_sum, tmp_path, say=said.append, manners=manners)
     assert len(said) == 1
-    assert f"no checksum of a.hdf5 is published: it is trusted as it is, and sha256 {sha(BODY)}" in said[0]
+    assert (
+        f"no checksum of a.hdf5 is published: it is trusted as it is, and sha256 {sha(BODY)}"
+        in said[0]
+    )
     fetch(unknown_sum, tmp_path, say=said.append, manners=manners)
     assert len(said) == 1
 
@@ -548,7 +590,9 @@ def test_the_first_download_is_trusted_and_says_so(unknown_sum, tmp_path, manner
 def test_a_file_that_changed_on_disk_is_refused(unknown_sum, server, tmp_path, manners):
     path = fetch(unknown_sum, tmp_path, manners=manners)
     path.write_bytes(OTHER)
-    with pytest.raises(BadInput, match=f"its sha256 is {sha(OTHER)} and not {sha(BODY)}, as on 2.*remove it"):
+    with pytest.raises(
+        BadInput, match=f"its sha256 is {sha(OTHER)} and not {sha(BODY)}, as on 2.*remove it"
+    ):
         fetch(unknown_sum, tmp_path, manners=manners)
     assert path.read_bytes() == OTHER
     assert len(server.asked) == 1
@@ -579,7 +623,9 @@ def test_a_file_put_there_by_hand_is_taken(unknown_sum, remote, server, tmp_path
     (tmp_path / "a.hdf5").write_bytes(OTHER)
     fetch(unknown_sum, tmp_path, offline=True)
     assert json.loads((tmp_path / "a.hdf5.ledger.json").read_text())["sha256"] == sha(OTHER)
-    with pytest.raises(BadInput, match=f"it has {len(OTHER):,} bytes and not {len(BODY):,}; remove it"):
+    with pytest.raises(
+        BadInput, match=f"it has {len(OTHER):,} bytes and not {len(BODY):,}; remove it"
+    ):
         fetch(remote, tmp_path, offline=True)
     (tmp_path / "a.hdf5").write_bytes(b"<html>" + BODY)
     with pytest.raises(BadInput, match="of another kind"):
@@ -593,7 +639,9 @@ def test_a_file_put_there_by_hand_is_taken(unknown_sum, remote, server, tmp_path
 def test_offline_says_where_to_put_the_file(remote, server, tmp_path, monkeypatch):
     for offline, value in ((True, ""), (None, "1")):
         monkeypatch.setenv("BFQ_OFFLINE", value)
-        with pytest.raises(BadInput, match=f"put it at {tmp_path}/a.hdf5 by hand .*{remote.mirrors[0]}"):
+        with pytest.raises(
+            BadInput, match=f"put it at {tmp_path}/a.hdf5 by hand .*{remote.mirrors[0]}"
+        ):
             fetch(remote, tmp_path, offline=offline)
     assert not server.asked
     assert not list(tmp_path.iterdir())
@@ -613,7 +661,9 @@ def test_a_disk_that_refuses_in_the_middle_is_a_sentence_and_the_rest_comes_late
 
 def test_a_file_that_does_not_fit_is_not_begun(remote, tmp_path, manners, monkeypatch):
     monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-    with pytest.raises(DiskTrouble, match=f"there is no room in .*: {len(BODY):,} bytes are to come"):
+    with pytest.raises(
+        DiskTrouble, match=f"there is no room in .*: {len(BODY):,} bytes are to come"
+    ):
         fetch(remote, tmp_path, manners=manners)
     assert not visible(tmp_path)
 
@@ -637,7 +687,9 @@ def shelve(server: Server, files: dict[str, bytes], **changed: object) -> None:
     entries = [{"type": "directory", "path": "pen/human-v9/data"}]
     for path, body in files.items():
         large = {"lfs": {"oid": sha(body), "size": len(body)}} if path.endswith(".hdf5") else {}
-        entries.append({"type": "file", "path": path, "size": len(body), "oid": "0", **large, **changed})
+        entries.append(
+            {"type": "file", "path": path, "size": len(body), "oid": "0", **large, **changed}
+        )
         server.answers[f"/datasets/farama-minari/D4RL/resolve/main/{path}"] = Gives(body)
 
     def answer(request: Request, before: int) -> None:
@@ -645,7 +697,9 @@ def shelve(server: Server, files: dict[str, bytes], **changed: object) -> None:
         body = json.dumps(entries[number : number + 1]).encode()
         headers: dict[str, object] = {"Content-Length": len(body)}
         if number + 1 < len(entries):
-            headers["Link"] = f'<{server.root}{listing}?recursive=true&cursor={number + 1}>; rel="next"'
+            headers["Link"] = (
+                f'<{server.root}{listing}?recursive=true&cursor={number + 1}>; rel="next"'
+            )
         request.reply(200, headers, body)
 
     server.answers[listing] = answer
@@ -673,8 +727,8 @@ def test_a_minari_dataset_is_fetched_whole_with_its_metadata_last(server, tmp_pa
 
 def test_a_minari_dataset_is_checked_against_the_sums_of_its_listing(server, tmp_path, manners):
     shelve(server, FILES)
-    server.answers["/datasets/farama-minari/D4RL/resolve/main/pen/human-v9/data/main_data.hdf5"] = Gives(
-        BODY[:-1] + b"?"
+    server.answers["/datasets/farama-minari/D4RL/resolve/main/pen/human-v9/data/main_data.hdf5"] = (
+        Gives(BODY[:-1] + b"?")
     )
     with pytest.raises(BadInput, match=f"and not {sha(BODY)}, the published one"):
         fetch_minari(ID, tmp_path, hub=server.root, manners=manners)
@@ -692,7 +746,11 @@ def test_a_minari_dataset_is_checked_against_the_sums_of_its_listing(server, tmp
 @pytest.mark.parametrize(
     ("files", "changed", "sentence"),
     [
-        ({"pen/human-v9/data/../../../../../gone.hdf5": BODY}, {}, "has an entry that cannot be used"),
+        (
+            {"pen/human-v9/data/../../../../../gone.hdf5": BODY},
+            {},
+            "has an entry that cannot be used",
+        ),
         ({"pen/human-v9/data/.hidden": BODY}, {}, "has an entry that cannot be used"),
         ({"door/human-v9/data/main_data.hdf5": BODY}, {}, "has an entry that cannot be used"),
         (FILES, {"size": "many"}, "has an entry that cannot be used"),
@@ -700,7 +758,9 @@ def test_a_minari_dataset_is_checked_against_the_sums_of_its_listing(server, tmp
         ({"pen/human-v9/data/main_data.hdf5": BODY}, {}, "no metadata.json among the files"),
     ],
 )
-def test_a_listing_that_leads_astray_is_refused(server, tmp_path, manners, files, changed, sentence):
+def test_a_listing_that_leads_astray_is_refused(
+    server, tmp_path, manners, files, changed, sentence
+):
     shelve(server, files, **changed)
     with pytest.raises(BadInput, match=sentence):
         fetch_minari(ID, tmp_path, hub=server.root, manners=manners)
@@ -715,7 +775,10 @@ def test_a_listing_that_leads_astray_is_refused(server, tmp_path, manners, files
         (Gives(b'{"error": 1}'), "something else than a list"),
         (Gives(b"[" * 100_000), "could not be listed"),
         (Gives(b"[]" + b" " * (9 << 20)), "more than 8,388,608 bytes"),
-        (Gives(b"[]", headers={"Link": '<https://elsewhere.example/x>; rel="next"'}), "another server"),
+        (
+            Gives(b"[]", headers={"Link": '<https://elsewhere.example/x>; rel="next"'}),
+            "another server",
+        ),
     ],
 )
 def test_a_listing_that_cannot_be_read_is_a_sentence(server, tmp_path, manners, answer, sentence):
@@ -758,7 +821,9 @@ def test_a_minari_dataset_is_downloaded_by_its_name(server, tmp_path, manners, m
     assert main(["data", "download", ID, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["transitions"] == 3
     assert load_dataset(ID).rewards.tolist() == [0.0, 1.0, 2.0]
-    assert (tmp_path / "home" / "downloads" / "minari" / "D4RL" / "pen" / "human-v9" / "data").is_dir()
+    assert (
+        tmp_path / "home" / "downloads" / "minari" / "D4RL" / "pen" / "human-v9" / "data"
+    ).is_dir()
     assert main(["data", "download", ID]) == 2
     assert "add --replace" in capsys.readouterr().err
 
@@ -772,7 +837,9 @@ def test_a_minari_dataset_is_downloaded_by_its_name(server, tmp_path, manners, m
         ("local/hoper-medium", "did you mean 'local/hopper-medium'"),
     ],
 )
-def test_a_name_that_cannot_be_downloaded_is_a_sentence(tmp_path, monkeypatch, capsys, name, sentence):
+def test_a_name_that_cannot_be_downloaded_is_a_sentence(
+    tmp_path, monkeypatch, capsys, name, sentence
+):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BFQ_OFFLINE", "1")
     assert main(["data", "download", name]) == 2

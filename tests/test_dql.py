@@ -22,7 +22,12 @@ SMALL = {
     "schedule": "constant", "policy_target_every": 2, "policy_target_start": 2,
 }  # fmt: skip
 UPDATE = jax.jit(AGENT.update)  # compiled once for all tests with the same structure
-OFFICIAL = {"noise_schedule": "vp", "sampler": "posterior", "denoiser": "official", "critic": "plain"}
+OFFICIAL = {
+    "noise_schedule": "vp",
+    "sampler": "posterior",
+    "denoiser": "official",
+    "critic": "plain",
+}
 
 
 def setup(**values):
@@ -77,12 +82,16 @@ def test_the_critics_learn_only_from_their_own_loss():
     config, state, batch = setup()
     frozen = configure(AGENT, {**SMALL, "critic_learning_rate": 0.0})
     after, _ = UPDATE(state, batch, jax.random.key(1), frozen)
-    for a, b in zip(*map(jax.tree.leaves, (state.critics.params, after.critics.params)), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (state.critics.params, after.critics.params)), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return denoising.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+        return denoising.critic_loss(
+            state.critics.params, changed, batch, jax.random.key(2), config
+        )[0]
 
     assert largest(jax.jit(jax.grad(loss))((state.policy_target, state.critics_target))) == 0.0
 
@@ -105,7 +114,9 @@ def test_weights_decay_and_targets_move_at_their_own_times():
     config, state, batch = setup(
         learning_rate=1e-2, weight_decay=0.5, critic_target_rate=0.1, policy_target_rate=0.2
     )
-    plain, _ = UPDATE(state, batch, jax.random.key(0), dataclasses.replace(config, weight_decay=0.0))
+    plain, _ = UPDATE(
+        state, batch, jax.random.key(0), dataclasses.replace(config, weight_decay=0.0)
+    )
     first, _ = UPDATE(state, batch, jax.random.key(0), config)
     networks = (state.policy.params, first.policy.params, plain.policy.params)
     for old, decayed, without in zip(*map(jax.tree.leaves, networks), strict=True):
@@ -113,7 +124,12 @@ def test_weights_decay_and_targets_move_at_their_own_times():
     for step in range(5):
         after, _ = UPDATE(state, batch, jax.random.key(step), config)
         for share, before, online, now in (
-            (0.2 if step in (2, 4) else 0.0, state.policy_target, after.policy.params, after.policy_target),
+            (
+                0.2 if step in (2, 4) else 0.0,
+                state.policy_target,
+                after.policy.params,
+                after.policy_target,
+            ),
             (0.1, state.critics_target, after.critics.params, after.critics_target),
         ):
             for a, b, c in zip(*map(jax.tree.leaves, (before, online, now)), strict=True):
@@ -155,7 +171,9 @@ def test_critics_find_the_known_values_of_a_small_mdp():
         **SMALL, "discount": 0.9, "critic_target_rate": 0.05, "steps": 2000, "learning_rate": 1e-3,
         "critic_learning_rate": 3e-3, "eta": 0.1})  # fmt: skip
     population = populate(AGENT, config, [Member(0, {})])
-    state, _ = Program(population, 2000)(initial_states(population, SPEC), pack(chain()), jnp.int32(0))
+    state, _ = Program(population, 2000)(
+        initial_states(population, SPEC), pack(chain()), jnp.int32(0)
+    )
     critics = jax.tree.map(lambda leaf: leaf[0], state.critics.params)
     actions = jax.random.uniform(jax.random.key(0), (50, 2), minval=-1.0)
     for k, value in enumerate([0.9, 1.0, 10.0]):

@@ -73,7 +73,9 @@ def test_the_loss_is_what_the_equations_say(values):
 def test_the_two_terms_have_independent_draws(monkeypatch):
     config, state, _ = setup()
     n = 4000
-    batch = Batch(jnp.zeros((n, 3)), jnp.zeros((n, 2)), jnp.zeros(n), jnp.zeros((n, 3)), jnp.ones(n))
+    batch = Batch(
+        jnp.zeros((n, 3)), jnp.zeros((n, 2)), jnp.zeros(n), jnp.zeros((n, 3)), jnp.ones(n)
+    )
     draws, true_draw = [], module.draw
 
     def kept(*arguments):
@@ -92,13 +94,17 @@ def test_the_critics_learn_only_from_their_own_loss_and_targets_get_nothing():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return denoising.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+        return denoising.critic_loss(
+            state.critics.params, changed, batch, jax.random.key(2), config
+        )[0]
 
     gradient = jax.jit(jax.grad(loss))((state.policy_target, state.critics_target))
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
     frozen = dataclasses.replace(config, critic_learning_rate=0.0)
     after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(1), frozen)
-    for a, b in zip(*map(jax.tree.leaves, (state.critics.params, after.critics.params)), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (state.critics.params, after.critics.params)), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -133,7 +139,9 @@ def test_it_finds_the_better_of_two_actions_and_its_value():
         "policy_target_rate": 0.05, "diffusion_times": 20, "denoising_steps": 8})  # fmt: skip
     population = populate(AGENT, config, [Member(0, {})])
     arrays = pack({name: value.astype(np.float32) for name, value in rows.items()})
-    state, _ = Program(population, 1500)(initial_states(population, Spec(1, 1)), arrays, jnp.int32(0))
+    state, _ = Program(population, 1500)(
+        initial_states(population, Spec(1, 1)), arrays, jnp.int32(0)
+    )
     state = jax.tree.map(lambda leaf: leaf[0], state)
     for action in (-0.5, 0.5):
         q = state.critics.params(jnp.zeros((1, 1)), jnp.full((1, 1), action))

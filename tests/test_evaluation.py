@@ -5,7 +5,6 @@ import pytest
 
 import bfq
 from bfq.agents import Acting
-from bfq.data.catalog import Reference
 from bfq.data.transforms import fit
 from bfq.errors import BadInput
 from bfq.evaluation import film as film_module
@@ -13,6 +12,7 @@ from bfq.evaluation import rollout as module
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import Episodes, World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
+from bfq.tasks.catalog import Reference
 
 
 class FakePopulation:
@@ -79,7 +79,9 @@ def test_scores_are_normalised_only_with_a_reference():
 
 
 def test_success_is_scored_in_per_cent_of_the_episodes():
-    episodes = Episodes(np.array([[-200.0, -3.0], [-200.0, np.nan]]), np.array([[0.0, 1.0], [1.0, 1.0]]))
+    episodes = Episodes(
+        np.array([[-200.0, -3.0], [-200.0, np.nan]]), np.array([[0.0, 1.0], [1.0, 1.0]])
+    )
     found = scores(episodes, Reference(0.0, 1.0, "success"), "success")
     assert found["success"][0] == 0.5
     assert found["normalized"][0] == 50.0
@@ -99,7 +101,9 @@ def test_protocols_round_trip_and_refuse_what_cannot_be():
 
 
 def test_a_simulator_that_does_not_fit_is_refused_before_training():
-    data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8)
+    data = bfq.from_arrays(
+        np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8
+    )
     check_world(World("Pendulum-v1", 10), data)
     for simulator, words in [
         ("MountainCarContinuous-v0", "shape"),

@@ -13,21 +13,21 @@ from scipy.special import stdtrit
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.files import write_json
-from bfq.reporting.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
-from bfq.reproduction import merge as merging
-from bfq.reproduction import readme
-from bfq.reproduction.plan.experiments import EXPERIMENTS
-from bfq.reproduction.plan.sources import Source
-from bfq.reproduction.readme import rewritten
-from bfq.reproduction.results.cells import Cell, Outcome, Reading
-from bfq.reproduction.results.rivals import rivals
-from bfq.reproduction.results.stored import called, read_outcome, record
-from bfq.reproduction.results.successes import UNIT, by_seed, pooled
-from bfq.reproduction.results.together import common, together
-from bfq.reproduction.shown.figures import figures
-from bfq.reproduction.shown.markdown import markdown
-from bfq.reproduction.shown.page import page_of
-from bfq.reproduction.work import clock
+from bfq.reports.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
+from bfq_paper import merge as merging
+from bfq_paper import readme
+from bfq_paper.plan.experiments import EXPERIMENTS
+from bfq_paper.plan.sources import Source
+from bfq_paper.readme import rewritten
+from bfq_paper.results.cells import Cell, Outcome, Reading
+from bfq_paper.results.rivals import rivals
+from bfq_paper.results.stored import called, read_outcome, record
+from bfq_paper.results.successes import UNIT, by_seed, pooled
+from bfq_paper.results.together import common, together
+from bfq_paper.shown.figures import figures
+from bfq_paper.shown.markdown import markdown
+from bfq_paper.shown.page import page_of
+from bfq_paper.work import clock
 
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
 SCORES = {
@@ -43,7 +43,9 @@ def cell(row, column, values):
     protocol = {**Protocol(episodes=10).describe(), "candidates": 50}
     shares = {"success": [None if v is None else v / 100 for v in values]} if row == MAZE else {}
     first = Reading("N = 50", values, {"protocol": protocol, "scores": shares})
-    second = Reading("N = 1", tuple(v and v - 1 for v in values), {"protocol": {**protocol, "candidates": 1}})
+    second = Reading(
+        "N = 1", tuple(v and v - 1 for v in values), {"protocol": {**protocol, "candidates": 1}}
+    )
     kept = {
         "steps": 1000,
         "versions": {"jax": "0"},
@@ -77,7 +79,9 @@ def test_methods_are_compared_on_the_rows_that_all_have():
     assert first.improvement is None
     assert second.interquartile_mean == pooled_interquartile_mean(theirs)
     assert second.improvement == probability_of_improvement(ours, theirs)
-    assert second.improvement.value == pytest.approx((1 + 5.5 / 9) / 2)  # of hopper's pairs 5 won, 1 tied
+    assert second.improvement.value == pytest.approx(
+        (1 + 5.5 / 9) / 2
+    )  # of hopper's pairs 5 won, 1 tied
 
 
 def test_a_method_that_lacks_a_row_is_left_out_where_others_have_all():
@@ -124,7 +128,9 @@ def test_each_row_has_its_best_other_method():
     ]  # where seeds are lost nobody is compared
     value, (low, high) = found.difference
     assert value == pytest.approx((13 + 3) / 2)
-    variances = np.array([36.0, 1.0, 225.0, 1.0]) / 3  # of ours and theirs on both rows, by three seeds each
+    variances = (
+        np.array([36.0, 1.0, 225.0, 1.0]) / 3
+    )  # of ours and theirs on both rows, by three seeds each
     freedom = variances.sum() ** 2 / np.sum(variances**2 / 2)
     half = stdtrit(freedom, 0.975) * np.sqrt(variances.sum()) / 2
     assert (low, high) == (pytest.approx(8 - half), pytest.approx(8 + half))
@@ -138,7 +144,10 @@ def test_each_row_has_its_best_other_method():
 def test_a_table_of_one_method_or_of_values_has_no_rivals():
     assert rivals(outcome({(CHEETAH, "bfq"): (1.0, 2.0)})) is None
     assert rivals(outcome({(CHEETAH, "dql"): (1.0, 2.0), (CHEETAH, "iql"): (1.0, 2.0)})) is None
-    assert rivals(outcome({(CHEETAH, "1"): (1.0, 2.0), (CHEETAH, "0.5"): (3.0, 4.0)}, "lambda")) is None
+    assert (
+        rivals(outcome({(CHEETAH, "1"): (1.0, 2.0), (CHEETAH, "0.5"): (3.0, 4.0)}, "lambda"))
+        is None
+    )
 
 
 def test_a_sweep_has_no_foremost_value():
@@ -227,8 +236,13 @@ def bold(root, scores):
 
 def test_the_highest_mean_of_a_row_is_bold_whoever_has_it(root):
     assert bold(root, {"dql": (70.0, 72.0, 71.0)}) == ["dql"]
-    assert bold(root, {"dql": (66.0, 66.0, 66.0)}) == ["dql", "bfq, N = 50"]  # as far as a reader sees
-    assert bold(root, {"dql": (99.0, None, None)}) == ["bfq, N = 50"]  # those that survive are no sample
+    assert bold(root, {"dql": (66.0, 66.0, 66.0)}) == [
+        "dql",
+        "bfq, N = 50",
+    ]  # as far as a reader sees
+    assert bold(root, {"dql": (99.0, None, None)}) == [
+        "bfq, N = 50"
+    ]  # those that survive are no sample
 
 
 def test_several_precisions_are_told_beneath_a_block(root):

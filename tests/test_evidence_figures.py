@@ -7,15 +7,24 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
-from bfq.reporting.ablation_figure import draw_settings, draw_sweeps, settings_figure, sweep_figure
-from bfq.reporting.drawing import COLOURS, INK
-from bfq.reporting.frequency_figure import Point, draw_frequencies, frequency_figure
-from bfq.reporting.legend import Legend, balanced, method_colours
-from bfq.reporting.profile_figure import draw_profiles, profile_figure
-from bfq.reporting.radar_figure import draw_radar, radar_figure, relative
-from bfq.reporting.statistics import performance_profile
+from bfq.reports.ablation_figure import draw_settings, draw_sweeps, settings_figure, sweep_figure
+from bfq.reports.drawing import COLOURS, INK
+from bfq.reports.legend import Legend, balanced, method_colours
+from bfq.reports.statistics import performance_profile
+from bfq_paper.frequency_figure import Point, draw_frequencies, frequency_figure
+from bfq_paper.profile_figure import draw_profiles, profile_figure
+from bfq_paper.radar_figure import draw_radar, radar_figure, relative
 
-METHODS = ("BFQ", "FQL, 10 flow steps", "IDQL", "IFQL", "ReBRAC", "TD3+BC", "SRPO", "Diffusion Q-learning")
+METHODS = (
+    "BFQ",
+    "FQL, 10 flow steps",
+    "IDQL",
+    "IFQL",
+    "ReBRAC",
+    "TD3+BC",
+    "SRPO",
+    "Diffusion Q-learning",
+)
 KINDS = ("medium", "medium-replay", "medium-expert")
 TASKS = [f"{robot}-{kind}-v2" for kind in KINDS for robot in ("halfcheetah", "hopper", "walker2d")]
 TASKS += ["antmaze-large-navigate-singletask-v0", "cube-single-play-singletask-v0", "pen-human-v1"]
@@ -25,12 +34,16 @@ PNG = b"\x89PNG"
 def scores(methods=METHODS, tasks=TASKS, seeds=3):
     random = np.random.default_rng(0)
     return {
-        name: {task: random.normal(60 - 4 * k, 9, seeds) for task in tasks} for k, name in enumerate(methods)
+        name: {task: random.normal(60 - 4 * k, 9, seeds) for task in tasks}
+        for k, name in enumerate(methods)
     }
 
 
 def means(several):
-    return {name: {task: float(np.mean(x)) for task, x in tasks.items()} for name, tasks in several.items()}
+    return {
+        name: {task: float(np.mean(x)) for task, x in tasks.items()}
+        for name, tasks in several.items()
+    }
 
 
 def sweep(values, seeds=4):
@@ -42,7 +55,9 @@ def texts(figure):
     """Everything written, with its box in pixels."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
-    found = [text for axes in figure.axes for text in (*axes.texts, axes.xaxis.label, axes.yaxis.label)]
+    found = [
+        text for axes in figure.axes for text in (*axes.texts, axes.xaxis.label, axes.yaxis.label)
+    ]
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
@@ -84,7 +99,10 @@ def test_profiles_are_those_of_the_statistics():
         assert np.array_equal(share, profile.share)
         assert line.get_color() == method_colours(given)[name]
         corners = band.get_paths()[0].vertices
-        assert (corners[:, 1].min(), corners[:, 1].max()) == (profile.band[0].min(), profile.band[1].max())
+        assert (corners[:, 1].min(), corners[:, 1].max()) == (
+            profile.band[0].min(),
+            profile.band[1].max(),
+        )
     lines = axes.lines
     assert lines[0].get_zorder() > lines[1].get_zorder()  # the first method is on top
     highest = max(x.max() for tasks in given.values() for x in tasks.values())
@@ -160,7 +178,9 @@ def test_two_axes_are_no_radar():
 
 def bars(axes):
     found = {c.get_label(): c for c in axes.containers if isinstance(c, ErrorbarContainer)}
-    return {label: (c[0], [b.get_segments()[0].tolist() for b in c[2]]) for label, c in found.items()}
+    return {
+        label: (c[0], [b.get_segments()[0].tolist() for b in c[2]]) for label, c in found.items()
+    }
 
 
 def test_points_stand_at_their_frequency_and_score():
@@ -185,7 +205,9 @@ def test_points_stand_at_their_frequency_and_score():
 
 @pytest.mark.parametrize("apart", [0.0, 0.001, 0.3])
 def test_names_lie_off_dots_bars_and_each_other(apart):
-    ours = {m: Point(9000 * (1 + apart * k), 80 + 10 * apart * k, 4.0) for k, m in enumerate(METHODS)}
+    ours = {
+        m: Point(9000 * (1 + apart * k), 80 + 10 * apart * k, 4.0) for k, m in enumerate(METHODS)
+    }
     paper = {m: Point(point.frequency / 2, point.score - 1, 1.0) for m, point in ours.items()}
     figure = draw_frequencies(ours, "Speed", paper)
     assert_legible(figure)
@@ -208,7 +230,9 @@ def test_no_methods_no_points():
 
 def test_a_sweep_draws_every_seed_and_their_mean():
     given = {1.0: [3.0, 5.0], 0.0: [1.0, 2.0], 0.5: [2.0, 2.0]}
-    (axes,) = draw_sweeps({"task": given}, "Sweep", "λ", "score", {"task": {0.0: 2.0, 1.0: 6.0}}).axes
+    (axes,) = draw_sweeps(
+        {"task": given}, "Sweep", "λ", "score", {"task": {0.0: 2.0, 1.0: 6.0}}
+    ).axes
     *seeds, mean, printed = dots(axes)
     assert np.concatenate(seeds).tolist() == [[0, 1], [0, 2], [0.5, 2], [0.5, 2], [1, 3], [1, 5]]
     assert mean.tolist() == [[0.0, 1.5], [0.5, 2.0], [1.0, 4.0]]
@@ -241,7 +265,10 @@ def test_the_scale_fits_the_values_and_numbers_stand_at_them(values, scale):
 
 
 def test_what_differs_by_factors_has_one_scale_in_all_panels():
-    ours, paper = {"bfq": {1.0: [0.06]}, "dql": {5.0: [0.1], 50.0: [1.7]}}, {"dql": {5.0: 11.7, 50.0: 49.5}}
+    ours, paper = (
+        {"bfq": {1.0: [0.06]}, "dql": {5.0: [0.1], 50.0: [1.7]}},
+        {"dql": {5.0: 11.7, 50.0: 49.5}},
+    )
     first, second = draw_sweeps(ours, "Times", "steps", "hours", paper, logarithmic=True).axes
     assert first.get_yscale() == second.get_yscale() == "log"
     assert first.get_ylim() == second.get_ylim()
@@ -251,7 +278,9 @@ def test_what_differs_by_factors_has_one_scale_in_all_panels():
 
 @pytest.mark.parametrize("values", [(0.2, 0.5), (0.0, 3.0), (np.nan, 40.0), (7.0, -1.0)])
 def test_a_scale_of_factors_shows_what_it_can(values):
-    (axes,) = draw_sweeps({"a": {1.0: values[:1], 2.0: values[1:]}}, "", "", "", logarithmic=True).axes
+    (axes,) = draw_sweeps(
+        {"a": {1.0: values[:1], 2.0: values[1:]}}, "", "", "", logarithmic=True
+    ).axes
     low, high = axes.get_ylim()
     assert any(low <= tick <= high for tick in axes.get_yticks())
     assert 0 < low < min(v for v in values if v > 0)
@@ -288,7 +317,8 @@ def test_bars_are_means_with_their_seeds_and_the_papers():
     given = {"a": {"with": [3.0, 5.0], "without": [1.0, 2.0]}, "b": {"without": [-1.0, 0.0]}}
     (axes,) = draw_settings(given, "Part", "score", {"a": {"without": 2.5}}).axes
     drawn = [
-        (bar.get_width(), bar.get_y() + bar.get_height() / 2, bar.get_facecolor()[:3]) for bar in axes.patches
+        (bar.get_width(), bar.get_y() + bar.get_height() / 2, bar.get_facecolor()[:3])
+        for bar in axes.patches
     ]
     assert [width for width, _, _ in drawn] == [4.0, 1.5, -0.5]
     (_, first, one), (_, second, other), (_, third, again) = drawn
@@ -312,7 +342,9 @@ def paper_of(several):
 
 FULL = {
     "profiles": lambda: draw_profiles(scores(), "Profiles", "normalised score"),
-    "radar": lambda: draw_radar(means(scores()), "Radar", "score", paper_of(means(scores(METHODS[:3])))),
+    "radar": lambda: draw_radar(
+        means(scores()), "Radar", "score", paper_of(means(scores(METHODS[:3])))
+    ),
     "small radar": lambda: draw_radar(means(scores(tasks=TASKS[:3])), "Radar", "normalised score"),
     "sweeps": lambda: draw_sweeps(
         {task: sweep((0, 0.001, 0.01, 0.1, 1)) for task in TASKS[:6]}, "Sweep", "λ", "score"

@@ -58,7 +58,9 @@ def transforms():
     mean, std = random.normal(3.0, 2.0, (2, SPEC.observation_dim)).astype(np.float32)
     low = np.array([-2.0, 0.0, 5.0], np.float32)
     reward = RewardTransform("none", 1.0, 0.0)
-    return Transforms(mean, np.abs(std) + 0.1, low, low + np.float32([0.7, 3.0, 1.1]), reward, "standardise")
+    return Transforms(
+        mean, np.abs(std) + 0.1, low, low + np.float32([0.7, 3.0, 1.1]), reward, "standardise"
+    )
 
 
 def made_up(like):
@@ -67,7 +69,9 @@ def made_up(like):
 
     def fill(leaf):
         whole = np.issubdtype(leaf.dtype, np.integer)
-        return jnp.asarray(np.zeros(leaf.shape) if whole else random.normal(0, 0.15, leaf.shape), leaf.dtype)
+        return jnp.asarray(
+            np.zeros(leaf.shape) if whole else random.normal(0, 0.15, leaf.shape), leaf.dtype
+        )
 
     return jax.tree.map(fill, like)
 
@@ -77,7 +81,11 @@ def agent_of(case, **more):
     known = {field.name for field in dataclasses.fields(agent.config())}
     values = {k: v for k, v in {**SMALL, **CASES.get(case, {}), **more}.items() if k in known}
     config = configure(agent, values)
-    return agent, made_up(jax.eval_shape(lambda: agent.init(jax.random.key(1), SPEC, config))), config
+    return (
+        agent,
+        made_up(jax.eval_shape(lambda: agent.init(jax.random.key(1), SPEC, config))),
+        config,
+    )
 
 
 @cache
@@ -90,7 +98,9 @@ def planned(case, temperature=0.7):
     observations = observations.astype(np.float32)
     key = jax.random.key(7)
     acting = Acting(temperature=temperature)
-    actions = agent.act(state, jnp.asarray(transforms().normalise(observations)), key, config, acting)
+    actions = agent.act(
+        state, jnp.asarray(transforms().normalise(observations)), key, config, acting
+    )
     noise = np.asarray(export.noise_of(key, 40, plan.noise_dim))
     return plan, which, observations, noise, transforms().from_unit(np.asarray(actions))
 
@@ -226,7 +236,11 @@ def test_bad_observations_are_not_hidden(tmp_path):
         broken = np.full(SPEC.observation_dim, np.nan, np.float32)
         zeros = np.zeros(plan.action_dim, np.float32)
         policy = numpy_policy.load(written(case, tmp_path))
-        for given in (broken, [broken, broken], np.where(np.arange(SPEC.observation_dim) == 2, np.inf, 0.0)):
+        for given in (
+            broken,
+            [broken, broken],
+            np.where(np.arange(SPEC.observation_dim) == 2, np.inf, 0.0),
+        ):
             with pytest.raises(ValueError, match="not finite"):
                 policy(given)
         assert np.isnan(compiled(plan, tmp_path)(broken, zeros)).all()
@@ -234,7 +248,10 @@ def test_bad_observations_are_not_hidden(tmp_path):
 
 def test_a_policy_says_in_a_line_what_it_is(tmp_path):
     policy = numpy_policy.load(written("bfq", tmp_path))
-    assert repr(policy) == "NumpyPolicy('x' on 'y', update 1: observations 5, actions 3; temperature 0.7)"
+    assert (
+        repr(policy)
+        == "NumpyPolicy('x' on 'y', update 1: observations 5, actions 3; temperature 0.7)"
+    )
 
 
 def test_noise_is_seeded_scaled_and_optional(tmp_path):
@@ -272,7 +289,11 @@ def test_observations_of_another_shape_are_refused(observation, tmp_path):
 
 
 def test_policies_that_are_no_single_pass_are_refused():
-    for case, more in [("bfq", {"architecture": "residual"}), ("bc", {"kind": "flow"}), ("dql", {})]:
+    for case, more in [
+        ("bfq", {"architecture": "residual"}),
+        ("bc", {"kind": "flow"}),
+        ("dql", {}),
+    ]:
         agent, state, _ = agent_of(case, **more)
         with pytest.raises(BadInput, match="a file holds one pass of an MLP"):
             plan_of(agent, state, "ema", 1.0, transforms())
@@ -332,7 +353,9 @@ def npy(array):
 
 def lying_header(shape):
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
     return file.getvalue() + b"\0" * 16
 
 
@@ -393,7 +416,12 @@ def test_what_is_no_archive_is_refused(tmp_path):
     path = written("bfq", tmp_path)
     content = path.read_bytes()
     middle = len(content) // 2
-    for damaged in (b"", b"hello", content[:middle], content[:middle] + b"\xff" * 8 + content[middle + 8 :]):
+    for damaged in (
+        b"",
+        b"hello",
+        content[:middle],
+        content[:middle] + b"\xff" * 8 + content[middle + 8 :],
+    ):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="is not a policy file"):
             numpy_policy.load(path)
@@ -469,18 +497,38 @@ def test_the_command_writes_what_it_says(runs, capsys):
     assert policy.metadata["deviation"] < 1e-5
     trained = bfq.load_policy(runs / "bfq", 1, candidates=1, temperature=0.0)
     observations = np.random.default_rng(1).normal(size=(9, 2))
-    np.testing.assert_allclose(policy(observations, np.zeros((9, 1))), trained(observations), atol=1e-5)
+    np.testing.assert_allclose(
+        policy(observations, np.zeros((9, 1))), trained(observations), atol=1e-5
+    )
 
 
 def test_the_command_tells_how_to_use_the_file(runs, tmp_path, capsys):
     assert (
-        run(runs / "bfq", "--out", tmp_path / "new" / "walk.c", "--temperature", 0, "--policy", "online") == 0
+        run(
+            runs / "bfq",
+            "--out",
+            tmp_path / "new" / "walk.c",
+            "--temperature",
+            0,
+            "--policy",
+            "online",
+        )
+        == 0
     )
     shown = capsys.readouterr().out
-    for words in ("walk.c", "2 numbers", "1 number,", "online weights", "choose among 5", "-march=native"):
+    for words in (
+        "walk.c",
+        "2 numbers",
+        "1 number,",
+        "online weights",
+        "choose among 5",
+        "-march=native",
+    ):
         assert words in shown
     assert "bfq_act" in (tmp_path / "new" / "walk.c").read_text()
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["walk.c"]  # nothing half written stays
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [
+        "walk.c"
+    ]  # nothing half written stays
 
 
 @pytest.mark.parametrize(

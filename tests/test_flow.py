@@ -158,7 +158,9 @@ def test_composition_loss_is_the_weighted_velocity_error():
     second = net(a_t - (t - m)[:, None] * first, r, m, none)
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
     expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
-    np.testing.assert_allclose(composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4)
+    np.testing.assert_allclose(
+        composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4
+    )
 
 
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
@@ -166,7 +168,8 @@ def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
     times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
         free, bounded = (
-            composition_question((net, net), action, noise, *times, none, bound=bound) for bound in (0.0, 6.0)
+            composition_question((net, net), action, noise, *times, none, bound=bound)
+            for bound in (0.0, 6.0)
         )
         assert (free.target != bounded.target).any() == cut
         a_r = bounded.query.x - bounded.target
@@ -184,12 +187,16 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
         action = jax.random.uniform(data_key, (256, 2), minval=-1.0)
 
         def loss(net):  # without preconditioning, where the paper has its collapse
-            return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", times, False)
+            return bootstrap_loss(
+                net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", times, False
+            )
 
         state, _, parts = descend(state, loss, 1e-3)
         return state, parts["composition_loss"]
 
-    _, losses = jax.lax.scan(step, learner(network(width=64)), jax.random.split(jax.random.key(0), 500))
+    _, losses = jax.lax.scan(
+        step, learner(network(width=64)), jax.random.split(jax.random.key(0), 500)
+    )
     assert (losses.max() > 1e6) == grows
     assert grows or losses.max() < 36.0
 
@@ -199,7 +206,9 @@ def test_boundary_loss_without_preconditioning_scales_its_target():
     action, noise, none, *_ = draws(64)
     r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
     plain = boundary_loss(zero, action, noise, r, t, none)
-    np.testing.assert_allclose(boundary_loss(zero, action, noise, r, t, none, False), 0.01 * plain, rtol=1e-4)
+    np.testing.assert_allclose(
+        boundary_loss(zero, action, noise, r, t, none, False), 0.01 * plain, rtol=1e-4
+    )
 
 
 def mixed_loss(net, key, ratio, mixing):
@@ -215,11 +224,17 @@ def test_three_mixings_agree_in_expectation(ratio):
 
     @partial(jax.jit, static_argnums=0)
     def moments(mixing):
-        gradients = jax.vmap(lambda k: eqx.filter_grad(lambda n: mixed_loss(n, k, ratio, mixing))(net))(keys)
-        flat = jnp.concatenate([g.reshape(len(keys), -1) for g in jax.tree.leaves(gradients)], axis=1)
+        gradients = jax.vmap(
+            lambda k: eqx.filter_grad(lambda n: mixed_loss(n, k, ratio, mixing))(net)
+        )(keys)
+        flat = jnp.concatenate(
+            [g.reshape(len(keys), -1) for g in jax.tree.leaves(gradients)], axis=1
+        )
         return flat.mean(0), flat.std(0) / len(keys) ** 0.5
 
-    found = {mixing: [np.asarray(x) for x in moments(mixing)] for mixing in ("split", "update", "both")}
+    found = {
+        mixing: [np.asarray(x) for x in moments(mixing)] for mixing in ("split", "update", "both")
+    }
     mean, error = found["both"]
     assert np.abs(mean).max() > 20 * error.max()  # there is something to agree on
     for mixing in ("split", "update"):
@@ -328,7 +343,9 @@ def test_a_trained_map_matches_the_closed_form():
             action = MU + S * jax.random.normal(data_key, (256, 2))
 
             def loss(net):
-                return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", TimeRule())
+                return bootstrap_loss(
+                    net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", TimeRule()
+                )
 
             return descend(state, loss, learning_rate(3e-3, "cosine", k, 4000))[:2]
 
@@ -354,7 +371,9 @@ def test_queries_are_answered_alike_together_and_apart():
     times = jnp.linspace(0.1, 0.4, 6), jnp.linspace(0.5, 0.9, 6)
     for name, make in ARCHITECTURES.items():
         net = make(keys[2], 3, 2, 16, 2, 10)
-        net = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net)  # away from zeros
+        net = jax.tree.map(
+            lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net
+        )  # away from zeros
 
         def answers(net, x=x, s=s):
             return ask(net, full_span(x, s), Query(x, *times, s), full_span(-x, s))

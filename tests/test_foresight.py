@@ -16,7 +16,14 @@ from bfq.training.foresight import Kind, divide
 from bfq.training.population import Program, initial_states, members_of, pack, populate
 
 SPEC = Spec(3, 2)
-SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16, "steps": 20}
+SMALL = {
+    "width": 16,
+    "critic_width": 16,
+    "depth": 1,
+    "critic_depth": 1,
+    "batch_size": 16,
+    "steps": 20,
+}
 
 
 def transitions(n=50):
@@ -25,7 +32,11 @@ def transitions(n=50):
     def draw(*shape):
         return rng.standard_normal(shape).astype(np.float32)
 
-    arrays = {"observations": draw(n, 3), "actions": np.tanh(draw(n, 2)), "next_observations": draw(n, 3)}
+    arrays = {
+        "observations": draw(n, 3),
+        "actions": np.tanh(draw(n, 2)),
+        "next_observations": draw(n, 3),
+    }
     return {**arrays, "rewards": draw(n), "masks": np.ones(n, np.float32)}
 
 
@@ -36,7 +47,9 @@ def population(name, **varied):
     return populate(agent, config, members_of(range(2), varied))
 
 
-@pytest.mark.parametrize("name", ["bfq", "td3_bc"])  # td3_bc does some things at every second update only
+@pytest.mark.parametrize(
+    "name", ["bfq", "td3_bc"]
+)  # td3_bc does some things at every second update only
 def test_a_chunk_is_its_updates_one_after_the_other(name):
     """Bit for bit the same draws, and the same numbers to rounding."""
     members, rows = population(name), pack(transitions())
@@ -48,7 +61,8 @@ def test_a_chunk_is_its_updates_one_after_the_other(name):
         moved = []
         for k in range(2):
             mine, config = (
-                jax.tree.map(lambda leaf, k=k: leaf[k], tree) for tree in (expected, members.configs)
+                jax.tree.map(lambda leaf, k=k: leaf[k], tree)
+                for tree in (expected, members.configs)
             )
             batch_key, update_key = jax.random.split(jax.random.fold_in(members.keys[k], step + 1))
             batch = rows.batch(jax.random.randint(batch_key, (16,), 0, 50))
@@ -58,7 +72,9 @@ def test_a_chunk_is_its_updates_one_after_the_other(name):
     states, found = Program(members, 6)(start, rows, jnp.int32(0))
     assert set(found) == set(metrics[0])
     for name_, values in found.items():
-        np.testing.assert_allclose(values, np.stack([m[name_] for m in metrics]), rtol=2e-3, atol=2e-4)
+        np.testing.assert_allclose(
+            values, np.stack([m[name_] for m in metrics]), rtol=2e-3, atol=2e-4
+        )
     for a, b in zip(jax.tree.leaves(states), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float64), b, rtol=2e-3, atol=2e-4)
 
@@ -128,7 +144,8 @@ def test_every_agent_can_be_made_into_a_program_for_a_gpu(name):
     """Lowered, not run: a kernel that cannot be, or a derivative that it lacks, fails here."""
     members = population(name)
     rows = pack(
-        transitions() | {"next_actions": transitions()["actions"], "next_known": np.ones(50, np.float32)}
+        transitions()
+        | {"next_actions": transitions()["actions"], "next_known": np.ones(50, np.float32)}
     )
     run = partial(module._chunk, members.agent, True, 2)
     states = jax.eval_shape(lambda: initial_states(members, SPEC))

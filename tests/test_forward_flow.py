@@ -30,9 +30,13 @@ def gaussian(x, t, s):
 def test_euler_steps_converge_to_the_known_flow_map():
     x0 = jax.random.normal(KEY, (200, 3))
     exact = MEAN + SIZE * x0
-    errors = [float(jnp.abs(push(gaussian, x0, nothing(x0), k) - exact).max()) for k in (50, 100, 200)]
+    errors = [
+        float(jnp.abs(push(gaussian, x0, nothing(x0), k) - exact).max()) for k in (50, 100, 200)
+    ]
     assert errors[2] < 0.01
-    np.testing.assert_allclose([errors[0] / errors[1], errors[1] / errors[2]], 2.0, atol=0.15)  # first order
+    np.testing.assert_allclose(
+        [errors[0] / errors[1], errors[1] / errors[2]], 2.0, atol=0.15
+    )  # first order
 
 
 @pytest.mark.parametrize("steps", [5, 50])  # in one turn of a GPU's loop, in two and a half
@@ -44,8 +48,13 @@ def test_steps_written_out_are_the_same_steps(steps):
 
     looped = jax.jacrev(pushed)(x0)
     with using(kernels=True):
-        assert str(jax.make_jaxpr(lambda x: pushed(x))(x0)).count(f"unroll={min(steps, UNROLLED)}") == 1
-        np.testing.assert_allclose(jax.jacrev(lambda x: pushed(x))(x0), looped, rtol=1e-5, atol=1e-7)
+        assert (
+            str(jax.make_jaxpr(lambda x: pushed(x))(x0)).count(f"unroll={min(steps, UNROLLED)}")
+            == 1
+        )
+        np.testing.assert_allclose(
+            jax.jacrev(lambda x: pushed(x))(x0), looped, rtol=1e-5, atol=1e-7
+        )
 
 
 def test_the_loss_is_least_at_the_marginal_velocity():
@@ -63,7 +72,9 @@ def test_the_loss_is_least_at_the_marginal_velocity():
 def test_the_target_is_data_minus_noise_at_the_point_between_them():
     x0, x1, t = jnp.zeros((2, 1)), jnp.ones((2, 1)), jnp.array([0.0, 0.25])
     seen = []
-    errors = matching_errors(lambda x, t, s: seen.append(x) or 3.0 + 0 * x, x0, x1, t, jnp.zeros((2, 0)))
+    errors = matching_errors(
+        lambda x, t, s: seen.append(x) or 3.0 + 0 * x, x0, x1, t, jnp.zeros((2, 0))
+    )
     np.testing.assert_allclose(seen[0][:, 0], t)
     np.testing.assert_allclose(errors, (3.0 - 1.0) ** 2)
 
@@ -119,7 +130,9 @@ def test_shortcuts_that_are_exact_agree_with_themselves_and_jump_alike():
     x0, x1, t, k = draws()
     assert shortcut.consistency_loss(decay, decay, x0, x1, t, k, nothing(x0)) < 1e-12
     for steps in (1, 2, 4, 8):
-        np.testing.assert_allclose(shortcut.jump(decay, x0, nothing(x0), steps), x0 * np.exp(-1), rtol=1e-5)
+        np.testing.assert_allclose(
+            shortcut.jump(decay, x0, nothing(x0), steps), x0 * np.exp(-1), rtol=1e-5
+        )
 
 
 def test_both_losses_vanish_for_a_constant_velocity():
@@ -147,7 +160,9 @@ def test_the_long_step_learns_from_the_target_networks_two_halves():
     assert to_target == 0
     assert abs(to_online) > 0.1
     # no gradient either where one network has both parts
-    np.testing.assert_allclose(jax.grad(lambda a: loss(a, a))(0.5), jax.grad(loss)(0.5, 0.5), rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(lambda a: loss(a, a))(0.5), jax.grad(loss)(0.5, 0.5), rtol=1e-6
+    )
 
 
 def test_a_batch_is_split_over_the_longer_steps_and_the_rest_is_the_longest():

@@ -15,7 +15,14 @@ from bfq.flow.forward import drawn_errors, sample
 KEY = jax.random.key(0)
 SPEC = Spec(3, 2)
 FAMILY = [fql, ifql, fbrac, fawac]
-SMALL = {"width": 8, "depth": 1, "critic_width": 8, "critic_depth": 1, "flow_steps": 3, "batch_size": 16}
+SMALL = {
+    "width": 8,
+    "depth": 1,
+    "critic_width": 8,
+    "critic_depth": 1,
+    "flow_steps": 3,
+    "batch_size": 16,
+}
 
 
 def small(module, **changed):
@@ -74,7 +81,9 @@ def td_error(critics, before, state, data, key):
         following = fql.sample(before.policy, data.next_observations, key)
     else:
         following = sample(before.flow, data.next_observations, key, 2, 3)
-    y = data.rewards + 0.99 * data.masks * state.critics_target(data.next_observations, following).min(0)
+    y = data.rewards + 0.99 * data.masks * state.critics_target(
+        data.next_observations, following
+    ).min(0)
     return jnp.square(critics(data.observations, data.actions) - y).mean()
 
 
@@ -111,7 +120,9 @@ def test_distillation_clips_the_teacher_and_not_the_student():
 def test_distillation_follows_the_flow_from_the_same_noise_and_does_not_teach_it():
     state, _ = begun(fql)
     networks, s, z = state.networks.params, jnp.ones((5, 3)), jax.random.normal(KEY, (5, 2))
-    to_flow = jax.grad(lambda flow: fql.distillation(networks.policy, flow, s, z, 3)[0])(networks.flow)
+    to_flow = jax.grad(lambda flow: fql.distillation(networks.policy, flow, s, z, 3)[0])(
+        networks.flow
+    )
     assert size(to_flow) == 0
     drift = lambda x, t, s: jnp.full_like(x, 0.2)
     loss, _ = fql.distillation(lambda z, s: jnp.clip(z + 0.2, -1, 1), drift, s, z, 7)
@@ -129,8 +140,12 @@ def test_only_normalised_the_policy_ignores_the_scale_of_q(module, normalised):
         critics = scaled(networks.critics, factor)
         if module is fql:
             before = networks._replace(critics=critics)
-            return jax.grad(lambda n: fql.policy_loss(n, before, batch(), KEY, config)[0])(networks).policy
-        return jax.grad(lambda f: fbrac.policy_loss(f, critics, batch(), KEY, config)[0])(networks.flow)
+            return jax.grad(lambda n: fql.policy_loss(n, before, batch(), KEY, config)[0])(
+                networks
+            ).policy
+        return jax.grad(lambda f: fbrac.policy_loss(f, critics, batch(), KEY, config)[0])(
+            networks.flow
+        )
 
     once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
     assert float(jnp.abs(once).max()) > 1e-3
@@ -146,7 +161,9 @@ def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values(module):
     @jax.jit
     def gradient(policy):
         if module is fql:
-            loss = lambda now: fql.policy_loss(networks._replace(policy=now), networks, batch(), KEY, config)
+            loss = lambda now: fql.policy_loss(
+                networks._replace(policy=now), networks, batch(), KEY, config
+            )
         else:
             loss = lambda now: fbrac.policy_loss(now, networks.critics, batch(), KEY, config)
         return jax.grad(lambda now: loss(now)[0])(policy)
@@ -201,7 +218,9 @@ def test_fawac_weighs_by_the_advantage(baseline):
     if baseline == "network":
         v = before.value(data.observations)
     else:
-        v = before.critics(data.observations, sample(before.flow, data.observations, key, 2, 3)).mean(0)
+        v = before.critics(
+            data.observations, sample(before.flow, data.observations, key, 2, 3)
+        ).mean(0)
     advantage = before.critics(data.observations, data.actions).mean(0) - v
     np.testing.assert_allclose(loss, (jnp.exp(0.3 * advantage) * errors).mean(), rtol=1e-5)
     assert weighted(0.0, baseline)[1] == pytest.approx(float(errors.mean()), rel=1e-6)
@@ -215,7 +234,9 @@ def test_fawac_caps_its_weights_and_they_carry_no_gradient():
     _, config = begun(fawac)
     to_all = jax.grad(lambda n: fawac.policy_loss(n.flow, n, batch(), KEY, config)[0])(before)
     assert size(to_all.critics) == 0
-    fixed = jax.grad(lambda flow: fawac.policy_loss(flow, before, batch(), KEY, config)[0])(before.flow)
+    fixed = jax.grad(lambda flow: fawac.policy_loss(flow, before, batch(), KEY, config)[0])(
+        before.flow
+    )
     np.testing.assert_allclose(flat(to_all.flow), flat(fixed), rtol=1e-6)
 
 
@@ -235,9 +256,13 @@ def test_fawac_without_an_advantage_is_plain_imitation():
 def test_ifql_fits_v_to_the_least_target_and_q_to_v():
     state, config = begun(ifql, expectile=0.8)
     networks, data = state.networks.params, batch()
-    u = state.critics_target(data.observations, data.actions).min(0) - networks.value(data.observations)
+    u = state.critics_target(data.observations, data.actions).min(0) - networks.value(
+        data.observations
+    )
     expected = (jnp.where(u < 0, 0.2, 0.8) * u**2).mean()
-    found, _ = values.expectile_value_loss(networks.value, state.critics_target, data, config.expectile)
+    found, _ = values.expectile_value_loss(
+        networks.value, state.critics_target, data, config.expectile
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     y = data.rewards + 0.99 * networks.value(data.next_observations)
     q = networks.critics(data.observations, data.actions)

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from bfq.reporting.growth_figure import (
+from bfq.reports.growth_figure import (
     count_text,
     growth_figure,
     growth_panels,
@@ -13,11 +13,21 @@ from bfq.reporting.growth_figure import (
     time_text,
 )
 
-BASE = {"agent": "bfq", "members": 1, "batch": 256, "width": 256, "transitions": 10**6, "flow_steps": None}
+BASE = {
+    "agent": "bfq",
+    "members": 1,
+    "batch": 256,
+    "width": 256,
+    "transitions": 10**6,
+    "flow_steps": None,
+}
 
 
 def row(microseconds=500.0, **sizes):
-    times = {"microseconds_per_update": microseconds, "spread": [0.9 * microseconds, 1.2 * microseconds]}
+    times = {
+        "microseconds_per_update": microseconds,
+        "spread": [0.9 * microseconds, 1.2 * microseconds],
+    }
     return {**BASE, "device": "a device", **times, **sizes}
 
 
@@ -30,8 +40,14 @@ def test_a_panel_for_every_axis_with_several_values():
     members, batch = growth_panels(rows)
     assert (members.axis, batch.axis) == ("members", "batch")
     assert members.values == [1, 2, 4]  # the base lies on both axes
-    assert [one["microseconds_per_update"] for one in batch.lines[0].rows] == [6400.0, 500.0, 51200.0]
-    assert held_text([members, batch]) == "elsewhere members 1, batch 256, width 256, transitions 1 M"
+    assert [one["microseconds_per_update"] for one in batch.lines[0].rows] == [
+        6400.0,
+        500.0,
+        51200.0,
+    ]
+    assert (
+        held_text([members, batch]) == "elsewhere members 1, batch 256, width 256, transitions 1 M"
+    )
 
 
 def test_of_all_combinations_the_first_stands_still():
@@ -53,7 +69,11 @@ def test_an_agent_without_inner_steps_is_level_beside_those_that_have_them():
     assert (bfq.x, fql.x, iql.x) == ((), (5, 50), ())
     assert bfq.rows[0]["members"] == 1  # that of the others, not the first
     one_point = [row(agent="dql", flow_steps=5)]
-    assert [line.agent for line in growth_panels([*rows, *one_point])[-1].lines] == ["bfq", "fql", "iql"]
+    assert [line.agent for line in growth_panels([*rows, *one_point])[-1].lines] == [
+        "bfq",
+        "fql",
+        "iql",
+    ]
 
 
 def test_nothing_grew_nothing_is_drawn():
@@ -84,5 +104,17 @@ def test_noise_is_not_shown_as_growth():
 
 
 def test_numbers_are_short():
-    assert [count_text(n) for n in (1, 4096, 10_000, 10**6, 10**7)] == ["1", "4096", "10 k", "1 M", "10 M"]
-    assert [time_text(t) for t in (50, 200, 1000, 5e3, 2e6)] == ["50 µs", "200 µs", "1 ms", "5 ms", "2 s"]
+    assert [count_text(n) for n in (1, 4096, 10_000, 10**6, 10**7)] == [
+        "1",
+        "4096",
+        "10 k",
+        "1 M",
+        "10 M",
+    ]
+    assert [time_text(t) for t in (50, 200, 1000, 5e3, 2e6)] == [
+        "50 µs",
+        "200 µs",
+        "1 ms",
+        "5 ms",
+        "2 s",
+    ]

@@ -21,7 +21,9 @@ OFFICIAL = {"noise_schedule": "vp", "sampler": "sqrt_beta", "sum_loss": True, "a
 def setup(**changes):
     config = configure(AGENT, {**SMALL, **changes})
     state = AGENT.init(jax.random.key(0), SPEC, config)
-    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are no copies of the online networks
+    other = AGENT.init(
+        jax.random.key(5), SPEC, config
+    )  # targets that are no copies of the online networks
     state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
     keys = jax.random.split(jax.random.key(1), 4)
     batch = Batch(
@@ -36,7 +38,9 @@ def setup(**changes):
 
 def first_step(params, gradient, rate, decay=0.0):
     """Adam's first step is −rate · g/(|g| + ε), AdamW's has −rate · decay · p besides."""
-    return jax.tree.map(lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p), params, gradient)
+    return jax.tree.map(
+        lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p), params, gradient
+    )
 
 
 def reference_update(state, batch, key, c):
@@ -49,13 +53,17 @@ def reference_update(state, batch, key, c):
         return (jnp.abs(c.expectile - (u < 0)) * u**2).mean()
 
     value = first_step(state.value.params, jax.grad(v_loss)(state.value.params), c.learning_rate)
-    y = rows.rewards + c.discount * rows.masks * value(rows.next_observations)  # the V of after its step
+    y = rows.rewards + c.discount * rows.masks * value(
+        rows.next_observations
+    )  # the V of after its step
 
     def q_loss(net):
         q = net(rows.observations, rows.actions)
         return ((q[0] - y) ** 2).mean() + ((q[1] - y) ** 2).mean()
 
-    critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params), c.learning_rate)
+    critics = first_step(
+        state.critics.params, jax.grad(q_loss)(state.critics.params), c.learning_rate
+    )
 
     draw_key, dropout_key = jax.random.split(key)
     noise_key, time_key = jax.random.split(draw_key)
@@ -82,7 +90,9 @@ def test_an_update_is_what_the_equations_say(changes):
                                  policy_target_rate=0.2, **changes)  # fmt: skip
     after, told = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
     found = (after.value.params, after.critics.params, after.policy.params)
-    *expected, loss = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    *expected, loss = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(
+        state, batch
+    )
     np.testing.assert_allclose(told["bc_loss"], loss, rtol=2e-3)
     for mine, theirs in zip(found, expected, strict=True):
         for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
@@ -98,7 +108,9 @@ def test_an_update_is_what_the_equations_say(changes):
     # the next update is the behaviour's alone, and the critics' last words are repeated
     second, again = jax.jit(AGENT.update)(after, batch, jax.random.key(8), config)
     for name in ("value", "critics", "critics_target"):
-        for a, b in zip(*map(jax.tree.leaves, (getattr(after, name), getattr(second, name))), strict=True):
+        for a, b in zip(
+            *map(jax.tree.leaves, (getattr(after, name), getattr(second, name))), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
     assert again["critic_loss"] == told["critic_loss"]
     assert again["bc_loss"] != told["bc_loss"]
@@ -108,7 +120,9 @@ def test_an_update_is_what_the_equations_say(changes):
     last, _ = jax.jit(AGENT.update)(end, batch, jax.random.key(9), config)
     for a, b in zip(*map(jax.tree.leaves, (end.policy.params, last.policy.params)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-7)
-    moved = jnp.abs(last.value.params.net.output.weight - state.value.params.net.output.weight).max()
+    moved = jnp.abs(
+        last.value.params.net.output.weight - state.value.params.net.output.weight
+    ).max()
     share = 1.0 if config.critic_schedule == "constant" else 0.5
     np.testing.assert_allclose(moved, share * config.learning_rate, rtol=1e-3)
 
@@ -148,11 +162,15 @@ def test_values_of_a_small_mdp():
     v1 = kappa * fair / (kappa * fair + (1 - kappa) * (1 - fair))
     config = configure(AGENT, {**vars(config), "critic_batch_size": n})
     learn = jax.jit(
-        lambda s: jax.lax.fori_loop(0, 2000, lambda _, x: module.update_critics(x, batch, config), s)
+        lambda s: jax.lax.fori_loop(
+            0, 2000, lambda _, x: module.update_critics(x, batch, config), s
+        )
     )
     state = learn(state)
     q = state.critics.params(batch.observations, batch.actions)
-    np.testing.assert_allclose(state.value.params(jnp.eye(3)), [gamma * v1, v1, 10.0], rtol=0.05, atol=0.03)
+    np.testing.assert_allclose(
+        state.value.params(jnp.eye(3)), [gamma * v1, v1, 10.0], rtol=0.05, atol=0.03
+    )
     np.testing.assert_allclose(q[:, where == 0], gamma * v1, atol=0.05)
     np.testing.assert_allclose(q[:, where == 1], np.tile(rewards[where == 1], (2, 1)), atol=0.08)
     np.testing.assert_allclose(q[:, where == 2], 10.0, rtol=0.05)
@@ -170,7 +188,11 @@ def test_a_draw_by_advantage_is_a_draw_by_q():
     )  # fmt: skip
     np.testing.assert_allclose(by_advantage, by_q, rtol=1e-4, atol=1e-6)
     cold = AGENT.act(
-        state, batch.observations, jax.random.key(3), config, Acting(temperature=0.0, sampler="ddim")
+        state,
+        batch.observations,
+        jax.random.key(3),
+        config,
+        Acting(temperature=0.0, sampler="ddim"),
     )
     warm = AGENT.act(state, batch.observations, jax.random.key(3), config, Acting(policy="online"))
     assert not np.allclose(cold, warm)
@@ -182,7 +204,9 @@ def official_chain(predict_noise, x, rng):
     betas = 1 - np.exp(-0.1 / 5 - 0.5 * 9.9 * (2 * i - 1) / 25)
     hats = np.cumprod(1 - betas)
     for t in range(4, -1, -1):
-        x = (x - betas[t] / np.sqrt(1 - hats[t]) * predict_noise(x, hats[t])) / np.sqrt(1 - betas[t])
+        x = (x - betas[t] / np.sqrt(1 - hats[t]) * predict_noise(x, hats[t])) / np.sqrt(
+            1 - betas[t]
+        )
         x = np.clip(x + (t > 0) * np.sqrt(betas[t]) * rng.normal(size=x.shape), -1, 1)
     return x
 
@@ -210,5 +234,7 @@ def test_sqrt_beta_with_the_exact_denoiser_of_a_gaussian(mu, s):
     for order in (1, 2, 3):
         np.testing.assert_allclose((x**order).mean(), (official**order).mean(), atol=4e-3)
     # a point mass is found exactly, from any noise
-    point = SAMPLERS["sqrt_beta"](lambda x, t: 0.0 * x + mu, schedule, start[:50], jax.random.key(1), 5)
+    point = SAMPLERS["sqrt_beta"](
+        lambda x, t: 0.0 * x + mu, schedule, start[:50], jax.random.key(1), 5
+    )
     np.testing.assert_allclose(point, mu, atol=1e-5)

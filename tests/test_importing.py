@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bfq.data import d4rl, importing, store
+from bfq.data import d4rl, store
 from bfq.data.dataset import from_arrays
-from bfq.data.importing import import_files
 from bfq.data.places import dataset_folder
 from bfq.errors import BadInput
-from bfq.reproduction.plan import sources
+from bfq.tasks import importing
+from bfq.tasks.importing import import_files
+from bfq_paper.plan import sources
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,9 @@ def hopper_file(folder: Path, name: str = "hopper_medium-v2.hdf5") -> Path:
     rng = np.random.default_rng(0)
     observations, actions = rng.normal(size=(30, 11)), rng.uniform(-1, 1, (30, 3))
     ends = np.arange(30) % 10 == 9
-    log = from_arrays(observations, actions, rng.normal(size=30), timeouts=ends, action_low=-1, action_high=1)
+    log = from_arrays(
+        observations, actions, rng.normal(size=30), timeouts=ends, action_low=-1, action_high=1
+    )
     d4rl.write(log, folder / name)
     return folder / name
 
@@ -34,7 +37,9 @@ def row_of_hopper(monkeypatch) -> sources.Source:
     return sources.source_of("hopper-medium-v2")
 
 
-def test_another_file_than_the_published_one_is_told_wherever_its_name_is_used(tmp_path, monkeypatch):
+def test_another_file_than_the_published_one_is_told_wherever_its_name_is_used(
+    tmp_path, monkeypatch
+):
     kept = import_files([hopper_file(tmp_path)], "hopper-medium-v2")
     assert any("Not the file that is published as hopper-medium-v2" in note for note in kept.notes)
     row = row_of_hopper(monkeypatch)

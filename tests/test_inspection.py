@@ -20,10 +20,10 @@ from bfq.data.inspecting.coverage import cells, participation, principal, repeat
 from bfq.data.inspecting.inspection import inspect, told, whole_histogram
 from bfq.data.inspecting.replay import replay, stored_when
 from bfq.data.inspecting.replay import told as replay_told
+from bfq.envs.states import Stage
 from bfq.errors import BadInput
-from bfq.reporting.charts import heat
-from bfq.reporting.data_page import data_page
-from bfq.simulation.states import Stage
+from bfq.reports.charts import heat
+from bfq.reports.data_page import data_page
 
 HOSTILE = '<script>alert(1)</script>&"$'
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
@@ -119,7 +119,9 @@ def test_everything_about_three_small_episodes(tiny: Dataset) -> None:
     assert facts["observations"]["high"] == [9, 5]
     assert facts["observations"]["mean"] == [2.5, 5]
     assert facts["observations"]["std"] == [pytest.approx(np.std([0, 1, 2, 0, 3, 9])), 0]
-    assert facts["actions"]["at_bound"] == [0.5]  # −1, 1, and 0.9995 within a thousandth of the range
+    assert facts["actions"]["at_bound"] == [
+        0.5
+    ]  # −1, 1, and 0.9995 within a thousandth of the range
     assert facts["duplicates"] == {"transitions": 0, "observations": 1}
     assert facts["consistency"] == {"compared": 3, "equal": 1.0, "max_deviation": 0.0}
     assert facts["coverage"]["varying"] == 1
@@ -150,14 +152,18 @@ def _rounded(value: Any) -> Any:
     return round(value, 9) if isinstance(value, float) else value
 
 
-def test_mapped_files_are_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mapped_files_are_never_in_memory_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = 40_000
     tall = np.lib.format.open_memmap(tmp_path / "tall.npy", "w+", np.float32, (size, 200))
     tall[:] = np.random.default_rng(0).normal(size=tall.shape)
     thin = np.zeros(size, np.float32)
     ends = np.arange(size) % 1000 == 999
     logged = dataset([[0.0]], [[0.0]], [0.0], masks=thin, episode_ends=ends)
-    logged = replace(logged, observations=tall, next_observations=tall, actions=thin[:, None], rewards=thin)
+    logged = replace(
+        logged, observations=tall, next_observations=tall, actions=thin[:, None], rewards=thin
+    )
     cut_small(monkeypatch, 1_000)
     monkeypatch.setattr(coverage, "SAMPLE_NUMBERS", 200_000)
     tracemalloc.start()
@@ -227,7 +233,9 @@ def test_the_terminal_is_told_in_words(tiny: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("correlation", "rows"), [(0.0, 40_000), (0.6, 40_000), (0.99, 40_000)])
-def test_the_effective_dimension_of_a_gaussian_is_its_closed_form(correlation: float, rows: int) -> None:
+def test_the_effective_dimension_of_a_gaussian_is_its_closed_form(
+    correlation: float, rows: int
+) -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(2, rows))
     seen = np.stack([x, 100 * (correlation * x + np.sqrt(1 - correlation**2) * y)], 1)
@@ -304,7 +312,7 @@ def test_spaced_rows_reach_both_ends() -> None:
 
 def logged(simulator: str, episodes: int = 2, steps: int = 40, **changes: Any) -> Dataset:
     """Random actions in a MuJoCo simulator, with the state before each."""
-    from bfq.simulation.worlds import make_world
+    from bfq.envs.worlds import make_world
 
     world: Any = make_world(simulator, steps)
     rng = np.random.default_rng(0)
@@ -362,7 +370,9 @@ def test_an_error_of_one_dimension_is_told_in_its_units_and_deviations(cheetah: 
     found = replay(replace(cheetah, next_observations=shifted), "HalfCheetah-v4", rows=50)
     assert found["dimensions"]["median"][3] == pytest.approx(0.125, abs=1e-5)
     assert found["dimensions"]["median"][4] < 1e-5
-    assert found["relative"]["max"] == pytest.approx(0.125 / cheetah.observations[:, 3].std(), rel=1e-3)
+    assert found["relative"]["max"] == pytest.approx(
+        0.125 / cheetah.observations[:, 3].std(), rel=1e-3
+    )
 
 
 def test_states_stored_after_the_action_are_found_out(cheetah: Dataset) -> None:
@@ -419,7 +429,9 @@ def test_all_that_a_simulator_counts_to_its_state_is_set() -> None:
 
     lamp = Lamp()
     columns = {"qpos": np.array([[1.0], [2.0]]), "qvel": np.array([[3.0], [4.0]])}
-    with pytest.raises(BadInput, match="lamp cannot be set to the state of row 1: the data lacks switch"):
+    with pytest.raises(
+        BadInput, match="lamp cannot be set to the state of row 1: the data lacks switch"
+    ):
         Stage("lamp", lamp, []).place(columns, 1)
     Stage("lamp", lamp, []).place({**columns, "switch": np.array([[0, 0], [0, 1]])}, 1)
     assert lamp.state == ([2.0], [4.0], [0, 1])
@@ -428,7 +440,11 @@ def test_all_that_a_simulator_counts_to_its_state_is_set() -> None:
 
 @pytest.mark.parametrize(("value", "says"), [(np.nan, "NaN"), (1e300, None)])
 def test_wild_states_leave_no_file_behind(
-    cheetah: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, says: str | None
+    cheetah: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: float,
+    says: str | None,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     wild = {**cheetah.infos, "qvel": cheetah.infos["qvel"].copy()}
@@ -471,8 +487,18 @@ def test_genuine_d4rl_files_move_nearly_as_todays_simulators(
 
 def test_the_page_shows_everything_and_needs_nothing_else(cheetah: Dataset) -> None:
     facts = json.loads(json.dumps(inspect(replace(cheetah, notes=("A note.",)))))  # as from a file
-    page = Page(data_page(facts, json.loads(json.dumps(replay(cheetah, "HalfCheetah-v4", rows=20)))))
-    for words in ("tiny", "A note.", "Returns", "Lengths", "Action 5", "moves as the data did", "sha256"):
+    page = Page(
+        data_page(facts, json.loads(json.dumps(replay(cheetah, "HalfCheetah-v4", rows=20))))
+    )
+    for words in (
+        "tiny",
+        "A note.",
+        "Returns",
+        "Lengths",
+        "Action 5",
+        "moves as the data did",
+        "sha256",
+    ):
         assert words in page.text
     names = [name for name, _ in page.elements]
     assert names.count("svg") == 3 + 6  # returns, lengths, rewards, and each action
@@ -491,7 +517,9 @@ def test_bars_are_as_tall_as_their_counts(tiny: Dataset) -> None:
 def test_few_rewards_are_bars_of_their_shares(tiny: Dataset) -> None:
     page = Page(data_page(inspect(tiny), None))
     widths = [at["style"] for _, at in page.elements if at.get("class") == "share"]
-    assert widths == [f"width: {share:.2f}%" for share in (100 / 6, 200 / 6, 100 / 6, 100 / 6, 100 / 6)]
+    assert widths == [
+        f"width: {share:.2f}%" for share in (100 / 6, 200 / 6, 100 / 6, 100 / 6, 100 / 6)
+    ]
 
 
 def test_many_dimensions_are_cut_short_and_said_so() -> None:

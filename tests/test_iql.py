@@ -25,7 +25,8 @@ def start(family):
     state = jax.jit(AGENT.init, static_argnums=1)(jax.random.key(0), Spec(3, 2), config)
     # a target that differs from its original, so that a test can tell which of them was used
     moved = jax.tree.map(
-        lambda x: x + 0.05 * jnp.cos(7.0 * jnp.arange(x.size)).reshape(x.shape), state.critics_target
+        lambda x: x + 0.05 * jnp.cos(7.0 * jnp.arange(x.size)).reshape(x.shape),
+        state.critics_target,
     )
     return state._replace(critics_target=moved)
 
@@ -78,7 +79,9 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
 
     def loss(v):
         critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # the lesser one counts
-        return values.expectile_value_loss(lambda s: jnp.full(n, v), critics, data, config.expectile)[0]
+        return values.expectile_value_loss(
+            lambda s: jnp.full(n, v), critics, data, config.expectile
+        )[0]
 
     slope = jax.grad(loss)
     v = expectile(kappa)
@@ -92,17 +95,23 @@ def test_order_of_the_authors():
     state, config = made(beta=2.0, expectile=0.8, learning_rate=1e-2, critic_target_rate=0.1)
     data, key = batch(), jax.random.key(1)
     new, told = jax.jit(AGENT.update)(state, data, key, config)
-    u = state.critics_target(data.observations, data.actions).min(0) - state.value.params(data.observations)
+    u = state.critics_target(data.observations, data.actions).min(0) - state.value.params(
+        data.observations
+    )
     expected = (jnp.where(u > 0, 0.8, 0.2) * u**2).mean()
     np.testing.assert_allclose(told["value_loss"], expected, rtol=1e-4)
     v_new = new.value.params
-    advantage = state.critics_target(data.observations, data.actions).min(0) - v_new(data.observations)
+    advantage = state.critics_target(data.observations, data.actions).min(0) - v_new(
+        data.observations
+    )
     weights = jnp.minimum(jnp.exp(2.0 * advantage), 100.0)
     log_prob = state.policy.params.log_prob(data.observations, data.actions)
     np.testing.assert_allclose(told["policy_loss"], -(weights * log_prob).mean(), rtol=1e-4)
     y = data.rewards + 0.99 * data.masks * v_new(data.next_observations)
     q = state.critics.params(data.observations, data.actions)
-    np.testing.assert_allclose(told["critic_loss"], ((q[0] - y) ** 2 + (q[1] - y) ** 2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        told["critic_loss"], ((q[0] - y) ** 2 + (q[1] - y) ** 2).mean(), rtol=1e-4
+    )
     close(
         new.critics_target,
         jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, state.critics_target, new.critics.params),
@@ -115,7 +124,9 @@ def test_order_of_the_fql_family():
     data, key = batch(), jax.random.key(1)
     new, told = jax.jit(AGENT.update)(state, data, key, config)
     value = state.value.params
-    advantage = state.critics.params(data.observations, data.actions).min(0) - value(data.observations)
+    advantage = state.critics.params(data.observations, data.actions).min(0) - value(
+        data.observations
+    )
     weights = jnp.minimum(jnp.exp(2.0 * advantage), 100.0)
     mean = state.policy.params.mean(data.observations)
     log_prob = stats.norm.logpdf(data.actions, mean, 1.0).sum(-1)
@@ -172,21 +183,26 @@ def test_only_the_policys_rate_falls():
     new, _ = jax.jit(AGENT.update)(last, batch(), jax.random.key(0), config)
     close(new.policy.params, state.policy.params)
     assert (
-        float(jnp.abs(new.value.params.net.output.weight - state.value.params.net.output.weight).max()) > 1e-4
+        float(
+            jnp.abs(new.value.params.net.output.weight - state.value.params.net.output.weight).max()
+        )
+        > 1e-4
     )
 
 
 def test_dropout_is_for_training_only():
     state, config = made(dropout=True)
     losses = [
-        iql.policy_loss(state.policy.params, state.critics_target, state.value.params, batch(), key, config)[
-            0
-        ]
+        iql.policy_loss(
+            state.policy.params, state.critics_target, state.value.params, batch(), key, config
+        )[0]
         for key in jax.random.split(jax.random.key(0), 2)
     ]
     assert losses[0] != losses[1]
     s = batch().observations
-    acted = [AGENT.act(state, s, key, config, Acting()) for key in jax.random.split(jax.random.key(0), 2)]
+    acted = [
+        AGENT.act(state, s, key, config, Acting()) for key in jax.random.split(jax.random.key(0), 2)
+    ]
     np.testing.assert_array_equal(acted[0], acted[1])
     np.testing.assert_allclose(acted[0], jnp.tanh(state.policy.params.mean(s)), rtol=1e-6)
 
@@ -197,7 +213,9 @@ PAY = 1.0 - np.square(ACTIONS - 0.4)
 
 def expectile_of(values, kappa):
     return optimize.brentq(
-        lambda v: np.where(values > v, kappa * (values - v), (1 - kappa) * (values - v)).sum(), 0.0, 1.0
+        lambda v: np.where(values > v, kappa * (values - v), (1 - kappa) * (values - v)).sum(),
+        0.0,
+        1.0,
     )
 
 

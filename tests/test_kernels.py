@@ -26,7 +26,9 @@ INTERPRETED = {"kernels": True, "interpreted": True}
 
 
 def relative(a, b):
-    errors = jax.tree.map(lambda x, y: float(jnp.abs(x - y).max() / (jnp.abs(y).max() + 1e-9)), a, b)
+    errors = jax.tree.map(
+        lambda x, y: float(jnp.abs(x - y).max() / (jnp.abs(y).max() + 1e-9)), a, b
+    )
     return max(jax.tree.leaves(errors))
 
 
@@ -37,13 +39,19 @@ def both_ways(function, *inputs, **changes):
         return jax.jit(lambda *x: function(*x))(*inputs), plain
 
 
-@pytest.mark.parametrize(("norm", "activation"), [("none", "mish"), ("before", "mish"), ("after", "gelu")])
-@pytest.mark.parametrize("rows", [16, 150])  # more than one piece of the sums, the last one not full
+@pytest.mark.parametrize(
+    ("norm", "activation"), [("none", "mish"), ("before", "mish"), ("after", "gelu")]
+)
+@pytest.mark.parametrize(
+    "rows", [16, 150]
+)  # more than one piece of the sums, the last one not full
 def test_a_network_and_all_its_gradients_are_the_same_in_kernels(norm, activation, rows):
     def loss(net, x):
         return jnp.square(net(x)).mean() + net(2.0 * x).sum()
 
-    members = jax.vmap(lambda k: MLP(k, 5, 3, 32, 2, activation, norm=norm))(jax.random.split(KEY, 3))
+    members = jax.vmap(lambda k: MLP(k, 5, 3, 32, 2, activation, norm=norm))(
+        jax.random.split(KEY, 3)
+    )
     x = jax.random.normal(KEY, (3, rows, 5))
     gradients = jax.vmap(jax.value_and_grad(loss, argnums=(0, 1)))
     fast, plain = both_ways(gradients, members, x)
@@ -92,13 +100,19 @@ def residual_velocity():
     keys = jax.random.split(KEY, len(leaves))
     return jax.tree.unflatten(
         structure,
-        [leaf + 0.1 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)],
+        [
+            leaf + 0.1 * jax.random.normal(k, leaf.shape)
+            for leaf, k in zip(leaves, keys, strict=True)
+        ],
     )
 
 
 RESIDUAL = {
     "velocity": (residual_velocity(), lambda net, a, t, s: net(a, 0.5 * t, t, s)),
-    "one time for all rows": (residual_velocity(), lambda net, a, t, s: net(a, 0.5 * t[0], t[0], s)),
+    "one time for all rows": (
+        residual_velocity(),
+        lambda net, a, t, s: net(a, 0.5 * t[0], t[0], s),
+    ),
     "noise": (NoiseResNet(KEY, 4, 2, 32, 2, "idql"), lambda net, a, t, s: net(a, t, s)),
 }
 
@@ -115,7 +129,9 @@ def test_residual_networks_and_their_gradients_are_off_by_the_rounding_of_bfloat
     gradients = jax.value_and_grad(loss, argnums=(0, 1))
     rounded, plain = both_ways(gradients, net, a, half=True)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(rounded))
-    off = jax.tree.map(lambda x, y: float(jnp.linalg.norm(x - y) / jnp.linalg.norm(y)), rounded, plain)
+    off = jax.tree.map(
+        lambda x, y: float(jnp.linalg.norm(x - y) / jnp.linalg.norm(y)), rounded, plain
+    )
     assert 1e-4 < max(jax.tree.leaves(off)) < 3e-2
     same, _ = both_ways(gradients, net, a)  # float32 products asked for
     assert relative(same, plain) < 1e-5
@@ -149,7 +165,9 @@ def test_every_leaf_is_changed_and_nothing_beside_it():
 
 def test_a_network_of_many_arrays_takes_more_than_one_launch(monkeypatch):
     a = {str(k): jnp.full(k + 1, float(k)) for k in range(9)}
-    monkeypatch.setattr(elementwise, "MOST_POINTERS", 24)  # four arrays a launch, of two trees and a result
+    monkeypatch.setattr(
+        elementwise, "MOST_POINTERS", 24
+    )  # four arrays a launch, of two trees and a result
 
     def change(x):
         return map_leaves(lambda c, p, q: (p + c * q,), (2.0,), x, x, changed=1)
@@ -162,9 +180,12 @@ def test_a_network_of_many_arrays_takes_more_than_one_launch(monkeypatch):
 @pytest.mark.parametrize("rate", [0.0, 0.25])
 def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
     online, target = (
-        {"w": rounded(value * jnp.ones((40, 32))), "b": value * jnp.ones(3)} for value in (1.01, 3.03)
+        {"w": rounded(value * jnp.ones((40, 32))), "b": value * jnp.ones(3)}
+        for value in (1.01, 3.03)
     )
-    target["w"] = Rounded(target["w"].full, jnp.zeros_like(target["w"].half))  # a mark: is it written anew?
+    target["w"] = Rounded(
+        target["w"].full, jnp.zeros_like(target["w"].half)
+    )  # a mark: is it written anew?
     moved, _ = both_ways(learning.towards, target, online, jnp.float32(rate))
     expected = (1.0 - rate) * 3.03 + rate * 1.01
     np.testing.assert_allclose(moved["w"].full, expected, rtol=1e-6)
@@ -262,7 +283,9 @@ def test_adam_and_the_target_are_those_of_optax_and_polyak():
     def ours(p, target, steps):
         state = learning.learner(p)
         for _ in range(steps):
-            state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2, weight_decay=0.1)
+            state, target, *_ = learning.descend_and_follow(
+                state, target, loss, 0.01, 0.2, weight_decay=0.1
+            )
         return state.params, target
 
     expected = by_hand(params, params, 4)

@@ -44,7 +44,9 @@ def test_cosine_begins_at_the_rate_and_ends_at_zero():
 
 
 def test_warm_up_rises_over_a_twentieth_and_falls_to_a_tenth():
-    rates = [learning_rate(1.0, "warmup_cosine", jnp.int32(k), 1000) for k in (0, 25, 50, 525, 1000)]
+    rates = [
+        learning_rate(1.0, "warmup_cosine", jnp.int32(k), 1000) for k in (0, 25, 50, 525, 1000)
+    ]
     np.testing.assert_allclose(rates, [0.0, 0.5, 1.0, 0.55, 0.1], atol=1e-5)
 
 

@@ -15,18 +15,18 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.data import store
-from bfq.data.catalog import TASKS
-from bfq.data.making import harness, locomotion, reroll
-from bfq.data.making.crew import Crew
-from bfq.data.making.harness import Part, Recipe, make
-from bfq.data.making.log import Log
-from bfq.data.making.recipes import COOKS, recipe_for
-from bfq.data.making.weights import Weights, load, save
 from bfq.data.places import dataset_folder
-from bfq.data.sources import availability, kept, load_dataset, make_here
+from bfq.envs.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import read_json
-from bfq.simulation.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
+from bfq.tasks import harness, locomotion, reroll
+from bfq.tasks.catalog import TASKS
+from bfq.tasks.crew import Crew
+from bfq.tasks.harness import Part, Recipe, make
+from bfq.tasks.log import Log
+from bfq.tasks.recipes import COOKS, recipe_for
+from bfq.tasks.sources import availability, kept, load_dataset, make_here
+from bfq.tasks.weights import Weights, load, save
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -44,7 +44,9 @@ def test_runners_step_to_the_bit_as_gymnasium_does(robot):
     worlds = [gymnasium.make(GYMNASIUM[robot]) for _ in seeds]
     first = [world.reset(seed=seed)[0] for world, seed in zip(worlds, seeds, strict=True)]
     np.testing.assert_array_equal(runners.observations, np.float32(first))
-    scale = 0.3 if robot in ("hopper", "walker2d") else 1.0  # gently, so that they do not fall at once
+    scale = (
+        0.3 if robot in ("hopper", "walker2d") else 1.0
+    )  # gently, so that they do not fall at once
     for _ in range(120):
         running = runners.running.copy()
         actions = (scale * rng.uniform(-1, 1, (2, runners.action_dim))).astype(np.float32)
@@ -87,7 +89,9 @@ def test_a_block_depends_on_its_seed_and_index_alone():
 
 def tiny(name: str = "local/hopper-medium-expert", size: int = 300, seed: int = 0) -> Recipe:
     recipe = recipe_for(name, size, seed)
-    parts = tuple(Part(dataclasses.replace(part.block, episodes=2), part.size) for part in recipe.parts)
+    parts = tuple(
+        Part(dataclasses.replace(part.block, episodes=2), part.size) for part in recipe.parts
+    )
     return dataclasses.replace(recipe, parts=parts)
 
 
@@ -122,7 +126,7 @@ def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
     script = (
         "from pathlib import Path\n"
         "from tests.test_making import Counted\n"
-        "from bfq.data.making.harness import Part, Recipe, make\n"
+        "from bfq.tasks.harness import Part, Recipe, make\n"
         f"recipe = Recipe('r', 's', (Part(Counted({str(tmp_path)!r}, 7), 50),), about={{'stop': 0}})\n"
         f"make(recipe, Path({str(tmp_path)!r}) / 'set', 1)\n"
     )
@@ -130,7 +134,9 @@ def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", script], cwd=root, start_new_session=True)
     journal = tmp_path / ".set.part" / "journal.json"
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (journal.exists() and '"rows": 35' in journal.read_text()):
+    while time.monotonic() < deadline and not (
+        journal.exists() and '"rows": 35' in journal.read_text()
+    ):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -145,7 +151,9 @@ def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
 def test_no_block_is_made_in_vain_where_its_size_is_known(tmp_path):
     parts = tuple(Part(Counted(str(tmp_path)), size, block_rows=5) for size in (15, 5, 7))
     dataset = make(Recipe("r", "s", parts), tmp_path / "set", 2)
-    np.testing.assert_array_equal(dataset.rewards, [*[0] * 5, *[1] * 5, *[2] * 5, *[0] * 5, *[0] * 5, 1, 1])
+    np.testing.assert_array_equal(
+        dataset.rewards, [*[0] * 5, *[1] * 5, *[2] * 5, *[0] * 5, *[0] * 5, 1, 1]
+    )
     np.testing.assert_array_equal(np.flatnonzero(dataset.episode_ends), [4, 9, 14, 19, 24, 26])
     assert len((tmp_path / "asked").read_text().split()) == 6
 
@@ -171,10 +179,12 @@ def test_a_process_that_dies_is_noticed():
 def test_a_user_script_without_a_guard_can_make_data(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import bfq.data.sources as s\nfrom bfq.data.making.recipes import recipe_for\n"
+        "import bfq.tasks.sources as s\nfrom bfq.tasks.recipes import recipe_for\n"
         "print(len(s.make_here(recipe_for('local/hopper-random', 100), processes=2)))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "100", done.stderr
 
 
@@ -184,7 +194,9 @@ def test_levels_are_ordered_by_their_returns(tmp_path):
     for level in locomotion.LEVELS:
         recipe = recipe_for(f"local/hopper-{level}", 4000)
         dataset = make(recipe, tmp_path / level)
-        whole = dataset.episode_returns[:-1] if level != "medium-expert" else dataset.episode_returns
+        whole = (
+            dataset.episode_returns[:-1] if level != "medium-expert" else dataset.episode_returns
+        )
         means.append(whole.mean())
     assert means == sorted(means)
 
@@ -267,7 +279,10 @@ SOUND = {"activation": "relu", "squash": "tanh"}
     [
         ({"hidden_1_w": np.full((256, 256), np.nan)}, "hidden_1_w holds NaN or an infinite value"),
         ({"mean_b": np.full(3, 1e300)}, "mean_b holds NaN or an infinite value"),
-        ({"log_std_b": np.array(["a", "b", "c"])}, "log_std_b does not hold floating-point numbers"),
+        (
+            {"log_std_b": np.array(["a", "b", "c"])},
+            "log_std_b does not hold floating-point numbers",
+        ),
         ({"hidden_1_w": np.zeros((255, 256))}, "the shapes of its layers do not fit together"),
         ({"hidden_1_b": np.zeros((1, 256))}, "hidden_1 is not a matrix and a vector"),
         ({"hidden_1_w": None}, "it has no hidden_1_w"),
@@ -275,7 +290,10 @@ SOUND = {"activation": "relu", "squash": "tanh"}
         ({"mean_b": None}, "it has no mean_b"),
         ({"log_std_w": np.zeros((256, 4))}, "log σ does not fit that of its mean"),
         ({"log_std_w": None}, "it has no log_std"),
-        ({"log_std_w": None, "log_std": np.zeros(4)}, r"log_std has the shape \(4,\) and not \(3,\)"),
+        (
+            {"log_std_w": None, "log_std": np.zeros(4)},
+            r"log_std has the shape \(4,\) and not \(3,\)",
+        ),
         ({"obs_mean": np.zeros(11)}, "it has no obs_std"),
         ({"obs_mean": np.zeros(9), "obs_std": np.ones(11)}, "obs_mean has the shape"),
         ({"meta": None}, "it has no meta"),
@@ -286,7 +304,9 @@ SOUND = {"activation": "relu", "squash": "tanh"}
         ({"meta": json.dumps({**SOUND, "snapshots": []})}, "not those of the snapshots"),
     ],
 )
-def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(tmp_path, changes, sentence):
+def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(
+    tmp_path, changes, sentence
+):
     path = changed(tmp_path / "hopper.npz", **changes)
     with pytest.raises(BadInput, match=sentence):
         reroll.recipe([path])
@@ -294,7 +314,9 @@ def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(tmp_
 
 def test_weights_that_overflow_are_refused_before_anything_is_rolled(tmp_path):
     wild = {"hidden_0_w": np.full((11, 256), 1e38), "hidden_1_w": np.full((256, 256), 1e38)}
-    path = changed(tmp_path / "hopper.npz", **wild, mean_w=np.tile([[1.0], [-1.0]], (128, 3)))  # ∞ − ∞
+    path = changed(
+        tmp_path / "hopper.npz", **wild, mean_w=np.tile([[1.0], [-1.0]], (128, 3))
+    )  # ∞ − ∞
     with pytest.raises(BadInput, match="its weights are too large"):
         reroll.recipe([path])
 
@@ -303,7 +325,10 @@ def test_bad_weight_files_are_one_line_and_nothing_is_kept(tmp_path, capsys):
     path = changed(tmp_path / "hopper.npz", mean_b=np.full(3, np.nan))
     assert main(["data", "reroll", str(path), "--size", "100"]) == 2
     shown = capsys.readouterr().err
-    assert shown == f"bfq: {path} is no weight file of a policy: mean_b holds NaN or an infinite value.\n"
+    assert (
+        shown
+        == f"bfq: {path} is no weight file of a policy: mean_b holds NaN or an infinite value.\n"
+    )
     assert kept() == []
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["hopper.npz"]
 
@@ -312,7 +337,9 @@ def test_a_weight_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     policy = load(locomotion.shipped("hopper-medium"))
     save(tmp_path / "a.npz", policy)
     before = (tmp_path / "a.npz").read_bytes()
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(
+        os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
     with pytest.raises(DiskTrouble, match="No space left"):
         save(tmp_path / "a.npz", Weights(policy.arrays, {**policy.meta, "level": "other"}))
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]

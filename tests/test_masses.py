@@ -8,9 +8,9 @@ import pytest
 
 from bfq.data import d4rl
 from bfq.data.inspecting.replay import replay
-from bfq.simulation.masses import robot_file, weigh_as_mujoco_2
-from bfq.simulation.runners import GYMNASIUM, OLD_MASSES, Runners
-from bfq.simulation.worlds import make_world
+from bfq.envs.masses import robot_file, weigh_as_mujoco_2
+from bfq.envs.runners import GYMNASIUM, OLD_MASSES, Runners
+from bfq.envs.worlds import make_world
 
 FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
 

@@ -28,7 +28,9 @@ def box(width, bound=np.inf, dtype="float64"):
 
 
 def goal_space():
-    return pytest.importorskip("gymnasium.spaces").Dict({name: box(width) for name, width in WIDTHS.items()})
+    return pytest.importorskip("gymnasium.spaces").Dict(
+        {name: box(width) for name, width in WIDTHS.items()}
+    )
 
 
 def arrays_of(space, rng, rows):
@@ -40,7 +42,9 @@ def arrays_of(space, rng, rows):
     return rng.normal(size=(rows, *space.shape)).astype(space.dtype)
 
 
-def make(library, space, name="robot/walk-v0", lengths=(5, 3, 7), bound=1.0, infos=None, **settings):
+def make(
+    library, space, name="robot/walk-v0", lengths=(5, 3, 7), bound=1.0, infos=None, **settings
+):
     """A dataset that Minari writes: the second episode terminates, the others are cut off."""
     rng = np.random.default_rng(0)
     buffers = [
@@ -96,7 +100,9 @@ def test_every_number_of_a_plain_dataset_is_minaris(library, tmp_path):
 
 def test_more_than_ten_episodes_come_in_the_order_of_their_numbers(library, tmp_path):
     theirs = make(library, box(3), lengths=range(1, 14))
-    check_every_number(read(tmp_path / "robot" / "walk-v0"), theirs, lambda observations: observations)
+    check_every_number(
+        read(tmp_path / "robot" / "walk-v0"), theirs, lambda observations: observations
+    )
 
 
 def test_goals_are_joined_as_gymnasium_flattens_them(library, tmp_path):
@@ -107,7 +113,9 @@ def test_goals_are_joined_as_gymnasium_flattens_them(library, tmp_path):
 
     def flat(observations):
         rows = len(observations["observation"])
-        return np.array([flatten(space, {key: observations[key][i] for key in space}) for i in range(rows)])
+        return np.array(
+            [flatten(space, {key: observations[key][i] for key in space}) for i in range(rows)]
+        )
 
     dataset = read(tmp_path / "robot" / "walk-v0")
     check_every_number(dataset, theirs, flat)
@@ -131,7 +139,9 @@ def test_parts_of_an_observation_are_chosen_in_the_order_asked_for(library, tmp_
 def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     from gymnasium import spaces
 
-    inner = spaces.Dict({"z": box(1), "y": spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))})
+    inner = spaces.Dict(
+        {"z": box(1), "y": spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))}
+    )
     space = spaces.Dict({"robot": inner, "clock": box(1)})
     theirs = make(library, space)
 
@@ -146,7 +156,9 @@ def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     # Where the card does not tell the space, the file's own names do.
     card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
     told = json.loads(card.read_text())
-    card.write_text(json.dumps({key: value for key, value in told.items() if key != "observation_space"}))
+    card.write_text(
+        json.dumps({key: value for key, value in told.items() if key != "observation_space"})
+    )
     check_every_number(read(tmp_path / "robot" / "walk-v0"), theirs, flat)
 
 
@@ -185,7 +197,9 @@ def test_the_state_before_each_action_is_kept(library, tmp_path):
 def test_infos_that_are_no_states_do_no_harm(tmp_path):
     odd = {"infos/qpos": np.zeros(4), "infos/qvel/deep": np.zeros(5)}
     assert not read(store(tmp_path / "one", **odd)).infos
-    assert not read(store(tmp_path / "two", **{"infos/qpos": np.array([b"x"] * 5), "infos/qvel": 1.0})).infos
+    assert not read(
+        store(tmp_path / "two", **{"infos/qpos": np.array([b"x"] * 5), "infos/qvel": 1.0})
+    ).infos
 
 
 def test_a_minari_dataset_gives_just_the_episodes_it_was_filtered_to(library):
@@ -197,11 +211,15 @@ def test_a_minari_dataset_gives_just_the_episodes_it_was_filtered_to(library):
         from_minari("robot/walk-v0")
 
 
-@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # Minari leaves its own folder
+@pytest.mark.filterwarnings(
+    "ignore:Implicitly cleaning up:ResourceWarning"
+)  # Minari leaves its own folder
 def test_what_was_recorded_from_a_simulator_names_it(library, tmp_path):
     import gymnasium
 
-    world = library.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=20), record_infos=True)
+    world = library.DataCollector(
+        gymnasium.make("Pendulum-v1", max_episode_steps=20), record_infos=True
+    )
     for seed in range(2):
         world.reset(seed=seed)
         for _ in range(20):
@@ -259,7 +277,9 @@ def test_other_formats_and_discrete_actions_are_refused(library, tmp_path):
     card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
     told = json.loads(card.read_text())
     card.write_text(
-        json.dumps({**told, "action_space": library.serialization.serialize_space(spaces.Discrete(4))})
+        json.dumps(
+            {**told, "action_space": library.serialization.serialize_space(spaces.Discrete(4))}
+        )
     )
     with pytest.raises(BadInput, match="actions of the Minari dataset are a Discrete space"):
         read(tmp_path / "robot" / "walk-v0")
@@ -325,11 +345,17 @@ def test_a_terminated_episode_is_not_cut_off_too(tmp_path):
         ({"actions": h5py.ExternalLink("other.hdf5", "/actions")}, "links are not followed"),
         ({"observations": h5py.SoftLink("/episode_0/rewards")}, "links are not followed"),
         ({"card": {"action_space": "{"}}, "not readable JSON"),
-        ({"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}}, "does not fit the actions"),
+        (
+            {"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}},
+            "does not fit the actions",
+        ),
         ({"card": {"action_space": '{"low": "x", "high": 1}'}}, "does not fit the actions"),
         ({"card": {"action_space": '{"low": 1, "high": 1}'}}, "action_low must be below"),
         ({"card": {"observation_space": '{"type": "Text"}'}}, "are a Text space"),
-        ({"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}}, "has no observations/a"),
+        (
+            {"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}},
+            "has no observations/a",
+        ),
         ({"card": {"observation_space": '{"subspaces": {"a": 3}}'}}, "does not describe"),
         ({"card": [1, 2]}, "does not describe a dataset"),
     ],

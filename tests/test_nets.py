@@ -53,7 +53,9 @@ def test_layer_norm_and_its_gradient_are_the_same_by_sums_and_by_products():
     with using(kernels=True):  # which sum by themselves
         by_sums, expected = jax.vjp(LayerNorm(32), x)
     np.testing.assert_allclose(by_products, by_sums, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(*(back(upstream)[0] for back in (gradient, expected)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        *(back(upstream)[0] for back in (gradient, expected)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_initialisers_have_the_stated_spread():
@@ -94,7 +96,9 @@ def test_stacked_critics_are_the_critics_one_by_one(kind):
     assert not np.allclose(values[0], values[1])
     for k in range(2):
         single = jax.tree.map(lambda leaf, k=k: leaf[k], critics.stacked)
-        np.testing.assert_allclose(values[k], single(jnp.concatenate([s, a], -1))[:, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            values[k], single(jnp.concatenate([s, a], -1))[:, 0], rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
@@ -129,7 +133,11 @@ def test_residual_network_starts_at_zero_and_learns_from_every_part():
 
 def test_a_residual_network_computes_from_one_time_once():
     def work(t):
-        fused = jax.jit(lambda *told: net(*told)).lower(jnp.ones((64, 2)), t, t, jnp.ones((64, 3))).compile()
+        fused = (
+            jax.jit(lambda *told: net(*told))
+            .lower(jnp.ones((64, 2)), t, t, jnp.ones((64, 3)))
+            .compile()
+        )
         return fused.cost_analysis()["flops"]
 
     net = ResidualVelocity(KEY, 3, 2, 32, 2, 1)
@@ -171,10 +179,14 @@ def test_residual_block_is_a_tenth_of_the_way():
     net = ResidualVelocity(KEY, 3, 2, 16, 1, 100)
     block = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(KEY, p.shape), net.blocks[0])
     x, code = jax.random.normal(KEY, (5, 16)), jax.random.normal(KEY, (5, 16))
-    shift, scale, gate, shift_m, scale_m, gate_m = jnp.split(block.modulation(jax.nn.silu(code)), 6, -1)
+    shift, scale, gate, shift_m, scale_m, gate_m = jnp.split(
+        block.modulation(jax.nn.silu(code)), 6, -1
+    )
     norm = lambda v, gain: v / jnp.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * 4.0 * gain
     y = x + gate * block.project(block.value(norm(x, block.gain_attention) * (1 + scale) + shift))
-    hidden = jax.nn.gelu(block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m), approximate=True)
+    hidden = jax.nn.gelu(
+        block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m), approximate=True
+    )
     expected = x + 0.1 * (y + gate_m * block.contract(hidden) - x)
     np.testing.assert_allclose(block(x, code), expected, rtol=2e-4, atol=1e-4)
 

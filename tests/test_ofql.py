@@ -93,14 +93,19 @@ def test_the_loss_stands_still_at_the_exact_average_velocity():
 
 def test_where_r_is_t_the_loss_is_flow_matching():
     net, n = network(), 64
-    action, s = jax.random.normal(jax.random.key(2), (n, 2)), jax.random.normal(jax.random.key(3), (n, 3))
+    action, s = (
+        jax.random.normal(jax.random.key(2), (n, 2)),
+        jax.random.normal(jax.random.key(3), (n, 3)),
+    )
     key = jax.random.key(4)
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, (n, 2))
     r, t = interval_times(time_key, n, 1.0, "uniform")
     expected = boundary_loss(net, action, noise, t, t, s)
     np.testing.assert_array_equal(r, t)
-    np.testing.assert_allclose(meanflow_loss(net, action, s, key, 1.0, "uniform"), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        meanflow_loss(net, action, s, key, 1.0, "uniform"), expected, rtol=1e-5
+    )
 
 
 def test_no_gradient_goes_through_the_target():
@@ -164,7 +169,9 @@ def reference_update(state, batch, key, c):
         return ((critics(batch.observations, batch.actions) - y) ** 2).mean(1).sum()
 
     def first_step(params, gradient):
-        return jax.tree.map(lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient)
+        return jax.tree.map(
+            lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient
+        )
 
     critics = first_step(state.critics.params, jax.grad(q_loss)(state.critics.params))
     eps = jax.random.normal(noise_key, (n, dim))
@@ -193,10 +200,14 @@ def test_an_update_is_what_the_equations_say():
     config, state, batch = setup(
         schedule="constant", learning_rate=1e-2, eta=2.0, flow_ratio=0.3, backup_samples=3
     )
-    other = AGENT.init(jax.random.key(5), SPEC, config)  # targets that are not copies of the online networks
+    other = AGENT.init(
+        jax.random.key(5), SPEC, config
+    )  # targets that are not copies of the online networks
     state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
     after, _ = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
-    policy, critics = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(state, batch)
+    policy, critics = jax.jit(lambda s, b: reference_update(s, b, jax.random.key(7), config))(
+        state, batch
+    )
     for found, expected in ((after.policy.params, policy), (after.critics.params, critics)):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
@@ -208,7 +219,9 @@ def test_the_critic_step_sends_nothing_to_policy_or_targets():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
+        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[
+            0
+        ]
 
     gradient = jax.grad(loss)((state.policy_target, state.critics_target))
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
@@ -262,7 +275,9 @@ def test_the_policy_finds_the_better_of_two_logged_actions():
     config = configure(AGENT, {**SMALL, "width": 32, "depth": 2, "steps": 2000, "learning_rate": 3e-3,
                                "architecture": "raw_time", "eta": 0.5, "batch_size": 128})  # fmt: skip
     population = populate(AGENT, config, [Member(0, {"eta": 0.5}), Member(0, {"eta": 0.0})])
-    states, metrics = Program(population, 2000)(initial_states(population, Spec(1, 1)), rows, jnp.int32(0))
+    states, metrics = Program(population, 2000)(
+        initial_states(population, Spec(1, 1)), rows, jnp.int32(0)
+    )
     critics = jax.tree.map(lambda leaf: leaf[0], states.critics.params)
     ends = critics(jnp.ones((2, 1)), jnp.array([[-0.5], [0.5]])).mean(0)
     np.testing.assert_allclose(ends, [-0.5, 0.5], atol=0.06)

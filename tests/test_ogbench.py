@@ -7,12 +7,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from bfq.data.making.play import PlayBlock, in_sight
 from bfq.data.ogbench import read
 from bfq.data.relabel import WORLDS, relabel, world_and_goal
+from bfq.envs.batch import Simulators
+from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput
-from bfq.simulation.batch import Simulators
-from bfq.simulation.ogbench import numpy_seeded
+from bfq.tasks.play import PlayBlock, in_sight
 
 ogbench = pytest.importorskip("ogbench")
 ANT = "antmaze-large-navigate-singletask-v0"
@@ -106,7 +106,12 @@ def maze_file(path, lengths=(6, 1, 4), change=None):
         "qvel": qvel,
     }
     np.savez(
-        path, **{name: column for name, column in {**columns, **(change or {})}.items() if column is not None}
+        path,
+        **{
+            name: column
+            for name, column in {**columns, **(change or {})}.items()
+            if column is not None
+        },
     )
     return path
 
@@ -124,8 +129,12 @@ def test_a_file_is_read_as_the_package_reads_it(tmp_path):
     for name in ("qpos", "qvel"):
         np.testing.assert_array_equal(dataset.infos[name], theirs[name])
     compact = ogbench.load_dataset(path, compact_dataset=True)
-    np.testing.assert_array_equal(dataset.observations, compact["observations"][compact["valids"] == 1])
-    np.testing.assert_array_equal(dataset.episode_ends, compact["terminals"][compact["valids"] == 1] == 1)
+    np.testing.assert_array_equal(
+        dataset.observations, compact["observations"][compact["valids"] == 1]
+    )
+    np.testing.assert_array_equal(
+        dataset.episode_ends, compact["terminals"][compact["valids"] == 1] == 1
+    )
 
 
 def test_success_in_the_middle_of_a_trajectory_stops_the_value_and_not_the_episode(tmp_path):
@@ -272,7 +281,9 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
     }
     oracle, states, paid = CubePlanOracle(env=world, noise=0.0), [], []
     with numpy_seeded(0):
-        oracle.reset(None, {**world.compute_ob_info(), **{f"privileged/{k}": v for k, v in errand.items()}})
+        oracle.reset(
+            None, {**world.compute_ob_info(), **{f"privileged/{k}": v for k, v in errand.items()}}
+        )
     while simulators.running.any():
         states.append(world.data.qpos.copy())
         action = oracle.select_action(None, world.compute_ob_info())
@@ -280,7 +291,9 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
         paid.append(rewards[0])
     assert simulators.success[0] == 1.0
     assert terminated[0]
-    rewards, masks = relabel(world_and_goal("cube-single-singletask-task2-v0")[1], np.array(states), None)
+    rewards, masks = relabel(
+        world_and_goal("cube-single-singletask-task2-v0")[1], np.array(states), None
+    )
     np.testing.assert_array_equal(rewards, paid)
     np.testing.assert_array_equal(
         np.flatnonzero(masks == 0), [len(paid) - 1]

@@ -6,11 +6,11 @@ import pytest
 
 from bfq.agents import agent_names, get_agent
 from bfq.agents.agent import configure
-from bfq.data.catalog import PAPER, TASKS
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
 from bfq.settings import checked, compose, limited
+from bfq.tasks.catalog import PAPER, TASKS
 
 AGENTS = agent_names()
 
@@ -45,7 +45,19 @@ OTHERS = {
     "pen-human": (3, None, 32, 0.03, 0.003, 0.03, 30000, 32, 10000, 10, 0.001),
     "pen-cloned": (3, None, 32, 0.1, 0.003, 0.3, 10000, 32, 10000, 10, 0.001),
 }
-OTHER_COLUMNS = ("iql", "rebrac", "idql", "srpo", "cac", "fawac", "fbrac", "ifql", "fql", "sorl", "bfq")
+OTHER_COLUMNS = (
+    "iql",
+    "rebrac",
+    "idql",
+    "srpo",
+    "cac",
+    "fawac",
+    "fbrac",
+    "ifql",
+    "fql",
+    "sorl",
+    "bfq",
+)
 
 # What a column's numbers are called here.
 FIELDS = {
@@ -133,7 +145,9 @@ def check_cell(agent, task, cell):
     numbers = cell if isinstance(cell, tuple) else (cell,)
     used, known = chosen(agent, task), preset(agent, task, TASKS[task].family)
     for field, number in zip(FIELDS[agent], numbers, strict=True):
-        assert used[field] == number, f"{agent} on {task}: {field} is {used[field]}, the table has {number}"
+        assert used[field] == number, (
+            f"{agent} on {task}: {field} is {used[field]}, the table has {number}"
+        )
         sources = [known[section][field].source for section in SECTIONS if field in known[section]]
         config_default = getattr(get_agent(agent).config(), field, None)
         assert sources or config_default == number, f"{agent} on {task}: {field} has no source"
@@ -197,7 +211,9 @@ def test_the_best_of_ten_backup_is_for_antmaze():
 
 
 def test_clipped_double_q_follows_fql():
-    taken = {task: task.startswith(("pen", "antmaze-large", "antmaze-giant")) for task in PAPER[13:]}
+    taken = {
+        task: task.startswith(("pen", "antmaze-large", "antmaze-giant")) for task in PAPER[13:]
+    }
     for agent in ("fql", "fbrac", "fawac", "sorl", "bfq"):
         if agent in AGENTS:
             found = {task: chosen(agent, task)["aggregation"] == "min" for task in PAPER[13:]}
@@ -227,7 +243,9 @@ def test_edp_draws_more_candidates_on_antmaze():
 # Everything that an entry may name, and every situation in which entries are looked up.
 FAMILIES = {task.family for task in TASKS.values() if task.simulator} | {"own", "*"}
 NAMES = FAMILIES | {task.like for task in TASKS.values()}
-SITUATIONS = {(task.like, task.family) for task in TASKS.values() if task.simulator} | {("own", "own")}
+SITUATIONS = {(task.like, task.family) for task in TASKS.values() if task.simulator} | {
+    ("own", "own")
+}
 ALLOWED = {
     "data": {"observations", "reward"},
     "evaluation": set(Protocol().describe()) - {"seed", "checkpoint"},
@@ -236,7 +254,10 @@ ALLOWED = {
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_entries_name_what_exists_and_say_where_it_comes_from(agent):
-    allowed = {**ALLOWED, "config": {field.name for field in dataclasses.fields(get_agent(agent).config())}}
+    allowed = {
+        **ALLOWED,
+        "config": {field.name for field in dataclasses.fields(get_agent(agent).config())},
+    }
     assert entries(agent), "no presets"
     for entry in entries(agent):
         assert set(entry) <= {"tasks", "source", *SECTIONS}
@@ -257,12 +278,18 @@ def test_every_value_of_every_entry_counts_somewhere(agent):
         last = {}
         for number, entry in enumerate(entries(agent)):
             if {"*", task, family} & set(entry["tasks"]):
-                last |= {(section, name): number for section in SECTIONS for name in entry.get(section, {})}
+                last |= {
+                    (section, name): number
+                    for section in SECTIONS
+                    for name in entry.get(section, {})
+                }
         counted |= {(number, *key) for key, number in last.items()}
     for number, entry in enumerate(entries(agent)):
         for section in SECTIONS:
             for name in entry.get(section, {}):
-                assert (number, section, name) in counted, f"{name} of {entry['tasks']} never counts"
+                assert (number, section, name) in counted, (
+                    f"{name} of {entry['tasks']} never counts"
+                )
 
 
 @pytest.mark.parametrize("agent", AGENTS)

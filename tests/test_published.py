@@ -3,11 +3,11 @@
 import pytest
 
 from bfq.agents import agent_names, get_agent
-from bfq.data.catalog import PAPER, get_task
 from bfq.errors import BadInput
 from bfq.presets import preset
-from bfq.reporting import published
-from bfq.reporting.published import AS_HERE, SCORES, TABLES, Figure, Note, place, score, table
+from bfq.tasks.catalog import PAPER, get_task
+from bfq_paper import published
+from bfq_paper.published import AS_HERE, SCORES, TABLES, Figure, Note, place, score, table
 
 LOCOMOTION = "Average (MuJoCo)"
 ANTMAZE = "Average (AntMaze)"
@@ -94,7 +94,12 @@ SAMPLE = {
         "discount": "0.99",
         "discount (AntMaze-Giant, HumanoidMaze, AntSoccer)": "0.995",
     },
-    "checkerboard": {"hidden layers": "3", "units in a layer": "64", "epochs": "100", "batch size": "2048"},
+    "checkerboard": {
+        "hidden layers": "3",
+        "units in a layer": "64",
+        "epochs": "100",
+        "batch size": "2048",
+    },
 }
 COLUMNS = {
     "main": "bc td3_bc iql edp idql dql srpo sorl ofql fql bfq",
@@ -131,10 +136,13 @@ def test_columns_are_in_the_papers_order(name):
 def test_rows_are_in_the_papers_order_and_averages_are_none_of_them():
     robots = ("halfcheetah", "hopper", "walker2d")
     runs = [
-        f"{robot}-{level}-v2" for level in ("medium-expert", "medium", "medium-replay") for robot in robots
+        f"{robot}-{level}-v2"
+        for level in ("medium-expert", "medium", "medium-replay")
+        for robot in robots
     ]
     mazes = [
-        f"antmaze-{maze}-v2" for maze in ("medium-play", "large-play", "medium-diverse", "large-diverse")
+        f"antmaze-{maze}-v2"
+        for maze in ("medium-play", "large-play", "medium-diverse", "large-diverse")
     ]
     for name in ("main", "full", "d4rl_settings"):
         assert list(table(name).rows()) == runs + mazes
@@ -186,7 +194,9 @@ def test_rows_of_scores_are_the_papers_tasks():
 
 def test_columns_of_scores_are_agents_here():
     steps = {"cac-1", "cac-2", "sorl-1", "sorl-8"}  # agents that the paper prints at several steps
-    assert {column for name in SCORES for column in table(name).columns()} - steps <= set(agent_names())
+    assert {column for name in SCORES for column in table(name).columns()} - steps <= set(
+        agent_names()
+    )
     assert {name.rpartition("-")[0] for name in steps} <= set(agent_names())
     assert {row.rpartition("-")[0] for row in table("efficiency").rows()} == {"bfq", "fql", "dql"}
     for name in ("d4rl_settings", "ogbench_settings"):
@@ -323,7 +333,9 @@ def test_a_plain_name_stands_for_the_steps_an_agent_takes_here(agent, task):
 
 
 def test_every_task_of_the_paper_has_its_scores():
-    assert all(score(task, agent) for task in PAPER for agent in ("bfq", "fql", "bc", "iql", "cac", "sorl"))
+    assert all(
+        score(task, agent) for task in PAPER for agent in ("bfq", "fql", "bc", "iql", "cac", "sorl")
+    )
 
 
 def test_a_note_on_a_misspelt_cell_is_not_taken_for_one_on_the_whole_table():

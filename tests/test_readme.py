@@ -9,12 +9,12 @@ import pytest
 
 from bfq.agents import agent_names
 from bfq.errors import BadInput
-from bfq.reporting.statistics import summarise
-from bfq.reproduction.plan.experiments import EXPERIMENTS
-from bfq.reproduction.readme import BLOCK, block, rewritten
-from bfq.reproduction.shown.front import front_page
-from bfq.reproduction.shown.readme_tables import LEVELS, ROBOTS, TABLES
-from bfq.reproduction.shown.table import signed, spread
+from bfq.reports.statistics import summarise
+from bfq_paper.plan.experiments import EXPERIMENTS
+from bfq_paper.readme import BLOCK, block, rewritten
+from bfq_paper.shown.front import front_page
+from bfq_paper.shown.readme_tables import LEVELS, ROBOTS, TABLES
+from bfq_paper.shown.table import signed, spread
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -26,7 +26,9 @@ def test_every_table_of_results_is_what_its_files_say():
     marked = [found[2] for found in BLOCK.finditer(README)]
     assert README.count("<!-- end -->") == len(marked) == len(set(marked))
     compared = [name for name, experiment in EXPERIMENTS.items() if experiment.table]
-    assert {f"results/{name}" for name in compared} | set(TABLES) == set(marked) - {"results/cpu/efficiency"}
+    assert {f"results/{name}" for name in compared} | set(TABLES) == set(marked) - {
+        "results/cpu/efficiency"
+    }
 
 
 def test_data_made_here_gets_better_level_by_level():
@@ -39,7 +41,9 @@ def test_data_made_here_gets_better_level_by_level():
 
 def test_policies_rolled_out_anew_return_what_they_are_known_for():
     rows = json.loads((ROOT / "results" / "data" / "rerolled.json").read_text())["rows"]
-    today = {row["policy"].split("-")[0]: row["return_mean"] for row in rows if not row["old_masses"]}
+    today = {
+        row["policy"].split("-")[0]: row["return_mean"] for row in rows if not row["old_masses"]
+    }
     assert abs(today["halfcheetah"] - 4770) < 100
     assert abs(today["walker2d"] - 2850) < 250
     assert abs(today["hopper"] - 1250) < 100
@@ -59,7 +63,9 @@ def test_the_checkerboard_table_and_its_promise():
             )
             assert " | ".join(cells) in README
     for k in range(3):
-        fm1, fm10, bfq = (row["seeds"][k] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"]))
+        fm1, fm10, bfq = (
+            row["seeds"][k] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"])
+        )
         assert bfq["energy_distance"] <= 1.5 * fm10["energy_distance"]
         assert bfq["energy_distance"] <= fm1["energy_distance"] / 20
         assert bfq["squares_covered"] == 8
@@ -74,7 +80,9 @@ def test_the_table_of_agents():
     means = {}
     for name in agent_names():
         short, longer = (
-            json.loads((ROOT / "results" / "agents" / f"halfcheetah-{task}" / f"{name}.json").read_text())
+            json.loads(
+                (ROOT / "results" / "agents" / f"halfcheetah-{task}" / f"{name}.json").read_text()
+            )
             for task in ("mini", "medium")
         )
         assert len(short["members"]) == len(longer["members"]) == 3

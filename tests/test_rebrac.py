@@ -22,7 +22,9 @@ def start(joint):
     config = configure(AGENT, {**SMALL, "joint": joint})
     state = jax.jit(AGENT.init, static_argnums=1)(jax.random.key(0), Spec(3, 2), config)
     # Q of ordinary size, and targets that differ from their originals, so that a test can tell them apart
-    moved = jax.tree.map(lambda x: x + 0.1 * jnp.cos(7.0 * jnp.arange(x.size)).reshape(x.shape), state)
+    moved = jax.tree.map(
+        lambda x: x + 0.1 * jnp.cos(7.0 * jnp.arange(x.size)).reshape(x.shape), state
+    )
     return state._replace(
         policy=state.policy._replace(params=moved.policy.params),
         critics=state.critics._replace(params=moved.critics.params),
@@ -76,8 +78,12 @@ def test_the_critics_loss_is_the_written_one(joint):
     next_policy = np.asarray(state.policy_target(data.next_observations))
     noise = np.clip(0.2 * np.asarray(jax.random.normal(key, next_policy.shape)), -0.5, 0.5)
     following = np.clip(next_policy + noise, -1, 1)
-    least = np.minimum(*np.asarray(state.critics_target(data.next_observations, jnp.asarray(following))))
-    penalty = np.square(following - np.asarray(data.next_actions)).sum(-1) * np.asarray(data.next_known)
+    least = np.minimum(
+        *np.asarray(state.critics_target(data.next_observations, jnp.asarray(following)))
+    )
+    penalty = np.square(following - np.asarray(data.next_actions)).sum(-1) * np.asarray(
+        data.next_known
+    )
     y = np.asarray(data.rewards) + 0.9 * np.asarray(data.masks) * (least - 0.3 * penalty)
     q = np.asarray(state.critics.params(data.observations, data.actions))
     each = np.square(q - y).mean(1)
@@ -87,11 +93,17 @@ def test_the_critics_loss_is_the_written_one(joint):
 
 def test_an_unknown_next_action_is_not_penalised():
     state, config = made(critic_penalty=10.0)
-    wild = batch()._replace(next_known=jnp.zeros(32), next_actions=jnp.full((32, 2), jnp.float32(1e3)))
+    wild = batch()._replace(
+        next_known=jnp.zeros(32), next_actions=jnp.full((32, 2), jnp.float32(1e3))
+    )
     key = jax.random.key(0)
-    unpenalised = rebrac.critic_loss(state.critics.params, state, wild, key, made(critic_penalty=0.0)[1])[0]
+    unpenalised = rebrac.critic_loss(
+        state.critics.params, state, wild, key, made(critic_penalty=0.0)[1]
+    )[0]
     np.testing.assert_allclose(
-        rebrac.critic_loss(state.critics.params, state, wild, key, config)[0], unpenalised, rtol=1e-6
+        rebrac.critic_loss(state.critics.params, state, wild, key, config)[0],
+        unpenalised,
+        rtol=1e-6,
     )
     with pytest.raises(BadInput, match="logged after"):
         rebrac.target_penalty(wild.actions, wild._replace(next_actions=None))
@@ -116,7 +128,9 @@ def test_guidance_does_not_feel_the_critics_scale():
         def critics(s, a):
             return factor * state.critics.params(s, a)
 
-        return jax.grad(lambda p: rebrac.policy_loss(p, critics, data, config)[0])(state.policy.params)
+        return jax.grad(lambda p: rebrac.policy_loss(p, critics, data, config)[0])(
+            state.policy.params
+        )
 
     for a, b in zip(jax.tree.leaves(gradient(1.0)), jax.tree.leaves(gradient(10.0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
@@ -174,10 +188,14 @@ def test_order_of_the_fql_family():
 def test_critics_may_have_their_own_rate():
     state, config = made(critic_learning_rate=0.02)
     new, _ = jax.jit(AGENT.update)(state, batch(), jax.random.key(0), config)
-    moved = jnp.abs(new.critics.params.stacked.output.bias - state.critics.params.stacked.output.bias)
+    moved = jnp.abs(
+        new.critics.params.stacked.output.bias - state.critics.params.stacked.output.bias
+    )
     np.testing.assert_allclose(moved, 0.02, rtol=1e-3)  # Adam's first step is the rate itself
     with_one = updated(False)[0][1]
-    moved = jnp.abs(with_one.critics.params.stacked.output.bias - state.critics.params.stacked.output.bias)
+    moved = jnp.abs(
+        with_one.critics.params.stacked.output.bias - state.critics.params.stacked.output.bias
+    )
     np.testing.assert_allclose(moved, 0.01, rtol=1e-3)
 
 

@@ -17,19 +17,18 @@ from rich.console import Console
 from scipy import stats
 
 from bfq.cli.main import main
-from bfq.data.catalog import SUCCESS
 from bfq.errors import BadInput
-from bfq.reporting.figures import _draw_panel, _panels, curve_words, joined, learning_curves, losses
-from bfq.reporting.html import report_page
-from bfq.reporting.labels import spread
-from bfq.reporting.prose import acting, plain, protocol, transform
-from bfq.reporting.report import write_report
-from bfq.reporting.runs import Run, read_run
-from bfq.reporting.score_figure import _limits, _name, _shortened, score_figure, score_words
-from bfq.reporting.standing_tables import markdown_comparison, rich_standings
-from bfq.reporting.standings import compares, standings
-from bfq.reporting.statistics import interquartile_mean, stratified_bootstrap, summarise, wilson
-from bfq.reporting.tables import (
+from bfq.reports.figures import _draw_panel, _panels, curve_words, joined, learning_curves, losses
+from bfq.reports.html import report_page
+from bfq.reports.labels import spread
+from bfq.reports.prose import acting, plain, protocol, transform
+from bfq.reports.report import write_report
+from bfq.reports.runs import Run, read_run
+from bfq.reports.score_figure import _limits, _name, _shortened, score_figure, score_words
+from bfq.reports.standing_tables import markdown_comparison, rich_standings
+from bfq.reports.standings import compares, standings
+from bfq.reports.statistics import interquartile_mean, stratified_bootstrap, summarise, wilson
+from bfq.reports.tables import (
     aggregates,
     comparison,
     in_words,
@@ -39,6 +38,7 @@ from bfq.reporting.tables import (
     rich_table,
     score_table,
 )
+from bfq.tasks.catalog import SUCCESS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert('x')</script>&\"|$\\frac{"
@@ -78,7 +78,11 @@ def result(members: list[dict[str, Any]], scores: Any, **changes: Any) -> dict[s
             "observations": "standardised",
             "reward": {"name": "none", "scale": 1.0, "shift": 0.0},
         },
-        "reference": {"low": -1200.0, "high": -150.0, "source": "random policy and energy controller"},
+        "reference": {
+            "low": -1200.0,
+            "high": -150.0,
+            "source": "random policy and energy controller",
+        },
         "versions": {"python": "3.11.7", "jax": "0.10.2"},
         "device": "cpu",
         "train_seconds": 73.2,
@@ -89,7 +93,9 @@ def result(members: list[dict[str, Any]], scores: Any, **changes: Any) -> dict[s
     }
 
 
-def rows(count: int, final: list[float], normalized: bool, steps: int = 10_000) -> list[dict[str, Any]]:
+def rows(
+    count: int, final: list[float], normalized: bool, steps: int = 10_000
+) -> list[dict[str, Any]]:
     """Curves that rise to `final`, with noise of their own for each member."""
     random = np.random.default_rng(count)
     said: list[dict[str, Any]] = []
@@ -97,7 +103,12 @@ def rows(count: int, final: list[float], normalized: bool, steps: int = 10_000) 
         decay = np.exp(-4 * step / steps)
         metrics = {
             name: list((scale * (decay + 0.2) + 0.05 * random.normal(size=count)).tolist())
-            for name, scale in (("critic_loss", 9.0), ("policy_loss", -2.0), ("q", 4.0), ("bc_loss", 1.0))
+            for name, scale in (
+                ("critic_loss", 9.0),
+                ("policy_loss", -2.0),
+                ("q", 4.0),
+                ("bc_loss", 1.0),
+            )
         }
         said.append({"step": step, "kind": "train", "metrics": metrics})
         score = np.asarray(final) * (1 - decay) + 4 * random.normal(size=count) * (step < steps)
@@ -257,13 +268,20 @@ def test_wilson_refuses_what_cannot_be() -> None:
 
 def test_a_run_is_read_with_its_baselines_and_curves(make_run: Write) -> None:
     run = read_run(make_run())
-    assert (run.task, run.agent, len(run.members), len(run.rows)) == ("pendulum-mixed", "bfq", 6, 20)
+    assert (run.task, run.agent, len(run.members), len(run.rows)) == (
+        "pendulum-mixed",
+        "bfq",
+        6,
+        20,
+    )
     assert [baseline.agent for baseline in run.baselines] == ["bc"]
     (group,) = run.groups
     steps, values = run.series("evaluation", "normalized", group)
     assert steps.tolist() == list(range(1000, 10_001, 1000))
     assert values.shape == (10, 6)
-    assert values[-1] == pytest.approx(np.asarray(run.scores["normalized"], float) * (1 - np.exp(-4)))
+    assert values[-1] == pytest.approx(
+        np.asarray(run.scores["normalized"], float) * (1 - np.exp(-4))
+    )
 
 
 def test_members_group_by_overrides_in_any_order(make_run: Write) -> None:
@@ -325,15 +343,39 @@ def test_missing_folder_and_missing_metrics(make_run: Write, tmp_path: Path) -> 
         ("result.json", "{", "not readable JSON"),
         ("result.json", "[" * 100_000, "not readable JSON"),
         ("result.json", '{"steps": NaN}', "not readable JSON: NaN is no number that can be used"),
-        ("result.json", '{"steps": 1e999}', "not readable JSON: 1e999 is no number that can be used"),
-        ("result.json", f'{{"steps": 1{"0" * 400}}}', "not readable JSON: 1000000000000000000… is no number"),
-        ("metrics.jsonl", '{"step": 1, "kind": "train", "metrics": {"q": [-Infinity]}}', "-Infinity is no"),
+        (
+            "result.json",
+            '{"steps": 1e999}',
+            "not readable JSON: 1e999 is no number that can be used",
+        ),
+        (
+            "result.json",
+            f'{{"steps": 1{"0" * 400}}}',
+            "not readable JSON: 1000000000000000000… is no number",
+        ),
+        (
+            "metrics.jsonl",
+            '{"step": 1, "kind": "train", "metrics": {"q": [-Infinity]}}',
+            "-Infinity is no",
+        ),
         ("result.json", "[]", "expected an object"),
         ("result.json", "{}", "lacks 'task'"),
         ("metrics.jsonl", '{"step": 1', "line 1 is not readable JSON"),
-        ("metrics.jsonl", '{"step": "one", "kind": "train", "metrics": {}}', "'step' cannot be a str"),
-        ("metrics.jsonl", '{"step": 1, "kind": "train", "metrics": {"q": [1.0]}}', "1 numbers for 6 members"),
-        ("metrics.jsonl", '{"step": 1, "kind": "train", "metrics": {"q": ["x"]}}', "not a list of numbers"),
+        (
+            "metrics.jsonl",
+            '{"step": "one", "kind": "train", "metrics": {}}',
+            "'step' cannot be a str",
+        ),
+        (
+            "metrics.jsonl",
+            '{"step": 1, "kind": "train", "metrics": {"q": [1.0]}}',
+            "1 numbers for 6 members",
+        ),
+        (
+            "metrics.jsonl",
+            '{"step": 1, "kind": "train", "metrics": {"q": ["x"]}}',
+            "not a list of numbers",
+        ),
     ],
 )
 def test_corrupt_files_are_named(make_run: Write, name: str, text: str, says: str) -> None:
@@ -354,7 +396,9 @@ def test_corrupt_files_are_named(make_run: Write, name: str, text: str, says: st
         ({"scores": {"return": [1.0], "normalized": None}}, "1 numbers for 6 members"),
     ],
 )
-def test_results_that_make_no_sense_are_refused(make_run: Write, changes: dict[str, Any], says: str) -> None:
+def test_results_that_make_no_sense_are_refused(
+    make_run: Write, changes: dict[str, Any], says: str
+) -> None:
     folder = make_run()
     path = folder / "result.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -382,7 +426,9 @@ def test_rows_are_data_baselines_agent(make_run: Write) -> None:
     assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes a seed, last checkpoint"
     data, bc, agent = records(table)
     assert data["return"]["mean"] == -700.0
-    assert agent["normalized"]["mean"] == pytest.approx(np.mean([94.0, 97.0, 95.5, 98.0, 96.0, 96.5]))
+    assert agent["normalized"]["mean"] == pytest.approx(
+        np.mean([94.0, 97.0, 95.5, 98.0, 96.0, 96.5])
+    )
     assert bc["train_seconds"] == 21.0
     json.dumps(records(table), allow_nan=False)
 
@@ -411,16 +457,24 @@ def test_one_seed_shows_no_spread(make_run: Write) -> None:
 
 
 def test_without_a_reference_there_are_returns_only(make_run: Write) -> None:
-    folder = make_run(with_reference=False, data=result([], None)["data"] | {"normalized_mean": None})
+    folder = make_run(
+        with_reference=False, data=result([], None)["data"] | {"normalized_mean": None}
+    )
     assert all(row["normalized"] is None for row in records(score_table(read_run(folder))))
     assert "–" in shown(folder)
 
 
 def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None:
-    counting = read_run(make_run("counting", (90.0,), reference=asdict(SUCCESS), with_baseline=False))
+    counting = read_run(
+        make_run("counting", (90.0,), reference=asdict(SUCCESS), with_baseline=False)
+    )
     plain = read_run(make_run("plain", (90.0,), with_baseline=False))
     assert in_words("normalized", [counting]) == "success in %"
-    assert in_words("normalized", [counting, plain]) == in_words("normalized", [plain]) == "normalised score"
+    assert (
+        in_words("normalized", [counting, plain])
+        == in_words("normalized", [plain])
+        == "normalised score"
+    )
     assert in_words("return", [counting]) == "return"
     page = checked(report_page([counting])).text
     assert "share of episodes that succeed" in page
@@ -428,7 +482,9 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     assert "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)." in page
     assert "Wilson" not in checked(report_page([plain])).text
     sweep = read_run(
-        make_run("etas", (90.0, 100.0), reference=asdict(SUCCESS), with_baseline=False, etas=(0.1, 1.1))
+        make_run(
+            "etas", (90.0, 100.0), reference=asdict(SUCCESS), with_baseline=False, etas=(0.1, 1.1)
+        )
     )
     assert "With eta=0.1, 38 of 40 episodes succeeded" in protocol(sweep)
     assert "With eta=1.1, 26 of 40 episodes succeeded" in protocol(sweep)
@@ -458,15 +514,21 @@ def test_transforms_in_words(told: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(-280.1789, "−280.179"), (-3, "−3"), (1e-5, "1e−05"), ("a-b", "a-b"), (True, "True")]
+    ("value", "text"),
+    [(-280.1789, "−280.179"), (-3, "−3"), (1e-5, "1e−05"), ("a-b", "a-b"), (True, "True")],
 )
 def test_values_have_a_true_minus(value: Any, text: str) -> None:
     assert plain(value) == text
 
 
 def test_what_an_agent_ignores_is_not_told_of_it(make_run: Write) -> None:
-    run = read_run(make_run("still", (90.0,), ignores=["policy", "temperature"], with_baseline=False))
-    assert "Actions came from the policy itself, without noise; it gives one for a state." in protocol(run)
+    run = read_run(
+        make_run("still", (90.0,), ignores=["policy", "temperature"], with_baseline=False)
+    )
+    assert (
+        "Actions came from the policy itself, without noise; it gives one for a state."
+        in protocol(run)
+    )
     flow = replace(
         run, ignores=("policy",), protocol={**run.protocol, "temperature": 0.5, "policy": "online"}
     )
@@ -485,11 +547,14 @@ def test_markdown_keeps_its_columns_whatever_the_names(make_run: Write) -> None:
 
 
 def test_rich_markup_in_names_is_text(make_run: Write) -> None:
-    assert "[red]x[/nonsense]" in shown(make_run(title="[red]x[/nonsense]", with_baseline=False), 120)
+    assert "[red]x[/nonsense]" in shown(
+        make_run(title="[red]x[/nonsense]", with_baseline=False), 120
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "digits", "text"), [(-1234.5, 0, "−1,234"), (-0.0001, 2, "0.00"), (3.14159, 2, "3.14")]
+    ("value", "digits", "text"),
+    [(-1234.5, 0, "−1,234"), (-0.0001, 2, "0.00"), (3.14159, 2, "3.14")],
 )
 def test_numbers_as_text(value: float, digits: int, text: str) -> None:
     assert number_text(value, digits) == text
@@ -542,7 +607,9 @@ def test_methods_stand_best_first_under_the_data(make_run: Write) -> None:
     assert (table.unit, table.updates_differ, table.acting_differs) == ("normalized", False, False)
     text = compared(runs)
     assert max(len(line) for line in text.splitlines()) <= 80
-    places = [text.index(name) for name in ("Data", "number 2", "number 1", "number 0", "best first")]
+    places = [
+        text.index(name) for name in ("Data", "number 2", "number 1", "number 0", "best first")
+    ]
     assert places == sorted(places)
     assert "10,000 updates, 20 episodes a seed, last checkpoint" in text
     assert "53.0 ± 1.4" in text
@@ -572,7 +639,9 @@ def test_shared_baselines_stand_once_and_namesakes_are_told_apart(make_run: Writ
 
 
 def test_one_method_without_a_norm_orders_all_by_return(make_run: Write) -> None:
-    plain = read_run(make_run("plain", (99.0, 98.0), with_reference=False, with_baseline=False, agent="x"))
+    plain = read_run(
+        make_run("plain", (99.0, 98.0), with_reference=False, with_baseline=False, agent="x")
+    )
     (table,) = standings([*many(make_run), plain])
     assert table.unit == "return"
     assert table.methods[0].run is plain
@@ -593,7 +662,9 @@ def test_markdown_of_a_comparison(make_run: Write) -> None:
     lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 6
     assert {line.count("|") for line in lines} == {9}
-    two = read_run(make_run("two", task="two", agent="agent0", title="Method number 0", with_baseline=False))
+    two = read_run(
+        make_run("two", task="two", agent="agent0", title="Method number 0", with_baseline=False)
+    )
     assert "## Over tasks" in markdown_comparison([*runs, two])
 
 
@@ -640,8 +711,13 @@ def test_sweeps_and_repeated_agents_keep_a_panel_a_run(make_run: Write) -> None:
 
 def test_runs_of_one_agent_and_task_have_titles_of_their_own(make_run: Write) -> None:
     names = ("critic=plain", "critic=clean_diffuser")
-    runs = [read_run(make_run(name, (50.0, 60.0), etas=(0.1, 0.2), with_baseline=False)) for name in names]
-    other = read_run(make_run("elsewhere", (50.0,), etas=(0.1, 0.2), with_baseline=False, task="elsewhere"))
+    runs = [
+        read_run(make_run(name, (50.0, 60.0), etas=(0.1, 0.2), with_baseline=False))
+        for name in names
+    ]
+    other = read_run(
+        make_run("elsewhere", (50.0,), etas=(0.1, 0.2), with_baseline=False, task="elsewhere")
+    )
     assert [panel.title for panel in _panels([*runs, other])] == [
         "pendulum-mixed · bfq · critic=plain",
         "pendulum-mixed · bfq · critic=clean_diffuser",
@@ -649,7 +725,9 @@ def test_runs_of_one_agent_and_task_have_titles_of_their_own(make_run: Write) ->
     ]
     page = report_page([*runs, other])
     for name in names:
-        assert page.count(f">Bootstrapped Flow Q-Learning on pendulum-mixed, {name}</") == 2  # link, heading
+        assert (
+            page.count(f">Bootstrapped Flow Q-Learning on pendulum-mixed, {name}</") == 2
+        )  # link, heading
     assert ">Bootstrapped Flow Q-Learning on elsewhere</h2>" in page
     assert ", critic" not in report_page(runs[:1])
 
@@ -678,7 +756,9 @@ def test_curves_fit_their_seeds_and_no_share_is_beyond_all(make_run: Write) -> N
     (panel,) = _panels([read_run(folder)])
     axes = Figure().add_subplot()
     _draw_panel(axes, panel)
-    assert axes.collections[0].get_paths()[0].vertices[:, 1].max() > 150.0  # a score may be beyond 100
+    assert (
+        axes.collections[0].get_paths()[0].vertices[:, 1].max() > 150.0
+    )  # a score may be beyond 100
 
 
 def test_captions_tell_of_what_is_drawn(make_run: Write) -> None:
@@ -697,7 +777,9 @@ def test_captions_tell_of_what_is_drawn(make_run: Write) -> None:
 
 def test_a_method_has_one_style_of_name_in_a_figure(make_run: Write) -> None:
     scores = {"pend": (90.0, 91.0), "pend200": (92.0, 93.0)}
-    runs = [read_run(make_run(name, values, with_baseline=False)) for name, values in scores.items()]
+    runs = [
+        read_run(make_run(name, values, with_baseline=False)) for name, values in scores.items()
+    ]
     other = read_run(make_run("other", agent="bc", title="Behaviour cloning", with_baseline=False))
     (table,) = standings([*runs, other])
     names = {_name(method, _shortened([table])) for method in table.methods}
@@ -753,7 +835,9 @@ def test_figures_are_png_and_repeat(make_run: Write) -> None:
 @pytest.mark.parametrize(
     "changes", [{"normalized": (96.0,)}, {"with_reference": False}, {"etas": (0.05, 0.1, 0.3)}]
 )
-def test_figures_of_one_seed_of_returns_and_of_sweeps(make_run: Write, changes: dict[str, Any]) -> None:
+def test_figures_of_one_seed_of_returns_and_of_sweeps(
+    make_run: Write, changes: dict[str, Any]
+) -> None:
     run = read_run(make_run(**changes))
     assert (learning_curves(run) or b"").startswith(PNG)
     assert (losses(run) or b"").startswith(PNG)
@@ -825,7 +909,9 @@ def test_hostile_names_stay_text(make_run: Write) -> None:
     names = ("task", "title", "device", "command")
     data = result([], None)["data"] | {"source": HOSTILE, "name": HOSTILE}
     changes = dict.fromkeys(names, HOSTILE) | {"data": data, "config": {HOSTILE: HOSTILE}}
-    page = report_page([read_run(make_run(with_baseline=False, versions={HOSTILE: HOSTILE}, **changes))])
+    page = report_page(
+        [read_run(make_run(with_baseline=False, versions={HOSTILE: HOSTILE}, **changes))]
+    )
     assert "<script" not in page
     assert checked(page).text.count(HOSTILE) >= len(names) + 4
 
@@ -841,12 +927,17 @@ def test_a_sweep_owns_up_to_choosing_its_best(make_run: Write) -> None:
     [
         ({"candidates": 50}, "of 50 candidates, the one the critics value most was taken"),
         ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, "(weight 3)"),
-        ({"policy": "online", "temperature": 0.5}, "the policy itself, with noise at temperature 0.5"),
+        (
+            {"policy": "online", "temperature": 0.5},
+            "the policy itself, with noise at temperature 0.5",
+        ),
     ],
 )
 def test_the_protocol_in_words(make_run: Write, protocol: dict[str, Any], words: str) -> None:
     told = result([], None)["protocol"] | protocol
-    assert words in checked(report_page([read_run(make_run(protocol=told, with_baseline=False))])).text
+    assert (
+        words in checked(report_page([read_run(make_run(protocol=told, with_baseline=False))])).text
+    )
 
 
 def test_poor_runs_have_a_page(make_run: Write) -> None:
@@ -855,7 +946,9 @@ def test_poor_runs_have_a_page(make_run: Write) -> None:
     path = poor / "result.json"
     told = json.loads(path.read_text())
     told["scores"] = None
-    told["data"] |= dict.fromkeys(("return_mean", "return_std", "return_max", "normalized_mean", "sha256"))
+    told["data"] |= dict.fromkeys(
+        ("return_mean", "return_std", "return_max", "normalized_mean", "sha256")
+    )
     path.write_text(json.dumps(told))
     (poor / "metrics.jsonl").write_text("")
     assert "nothing was evaluated" in checked(report_page([read_run(poor)])).text
@@ -908,7 +1001,9 @@ def test_odd_names_do_not_stop_a_report(make_run: Write, tmp_path: Path, name: s
     checked((tmp_path / "out" / "report.html").read_text())
 
 
-def test_reports_refuse_nothing_and_places_they_cannot_write(make_run: Write, tmp_path: Path) -> None:
+def test_reports_refuse_nothing_and_places_they_cannot_write(
+    make_run: Write, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match="at least one"):
         write_report([], tmp_path)
     folder = make_run()
@@ -924,7 +1019,10 @@ def test_reports_refuse_nothing_and_places_they_cannot_write(make_run: Write, tm
 
 
 def test_the_command_takes_sweeps_apart_and_leaves_out_what_is_no_run(
-    make_run: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make_run: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("alone", "sweep/critic=plain", "sweep/critic=clean"):
@@ -935,7 +1033,11 @@ def test_the_command_takes_sweeps_apart_and_leaves_out_what_is_no_run(
     assert main(["report", "data-arm", "sweep", "alone", "sweep/sweep.json", "--json"]) == 0
     said = capsys.readouterr()
     told = json.loads(said.out)
-    assert [run["folder"] for run in told["runs"]] == ["sweep/critic=clean", "sweep/critic=plain", "alone"]
+    assert [run["folder"] for run in told["runs"]] == [
+        "sweep/critic=clean",
+        "sweep/critic=plain",
+        "alone",
+    ]
     assert "sweep/report.html" in told["files"]
     assert said.err == "left out, being no run: data-arm, sweep/sweep.json\n"
     assert Path("data-arm/report.html").read_text() == "kept"
@@ -965,6 +1067,11 @@ def test_the_command_refuses_to_report_on_nothing(
 
 
 def test_tables_need_no_matplotlib() -> None:
-    code = "import sys, bfq.reporting.statistics, bfq.reporting.tables; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, bfq.reports.statistics, bfq.reports.tables; sys.exit('matplotlib' in sys.modules)"
     path = ":".join(entry for entry in sys.path if entry)
-    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False
+        ).returncode
+        == 0
+    )

@@ -16,40 +16,42 @@ from types import SimpleNamespace
 import pytest
 
 from bfq.cli.main import main
-from bfq.cli.reproduce import _told
-from bfq.data.catalog import TASKS
 from bfq.errors import BadInput
 from bfq.files import locked
-from bfq.reporting.html import Drawn
-from bfq.reporting.published import TABLES
-from bfq.reporting.runs import Row, read_run
-from bfq.reproduction import reproduce
-from bfq.reproduction.merge import main as merge_main
-from bfq.reproduction.merge import merge
-from bfq.reproduction.plan import sources
-from bfq.reproduction.plan.experiments import EXPERIMENTS, QUICK, Column
-from bfq.reproduction.plan.options import Options, chosen
-from bfq.reproduction.plan.sources import source_of
-from bfq.reproduction.results.cells import Cell, Outcome, Reading
-from bfq.reproduction.results.stored import called, read_outcome, record
-from bfq.reproduction.results.told_runs import told_runs
-from bfq.reproduction.shown import strips, written
-from bfq.reproduction.shown.figures import figures
-from bfq.reproduction.shown.front import front_page
-from bfq.reproduction.shown.markdown import markdown
-from bfq.reproduction.shown.page import page_of
-from bfq.reproduction.shown.written import write_numbers
-from bfq.reproduction.work import bench as work_bench
-from bfq.reproduction.work import scores, speed, toy
-from bfq.reproduction.work.scores import populations
+from bfq.reports.html import Drawn
+from bfq.reports.runs import Row, read_run
 from bfq.settings import compose
-from bfq.training.toy_methods import METHODS, PAPER
+from bfq.tasks.catalog import TASKS
+from bfq_paper import reproduce
+from bfq_paper.cli_reproduce import _told
+from bfq_paper.merge import main as merge_main
+from bfq_paper.merge import merge
+from bfq_paper.plan import sources
+from bfq_paper.plan.experiments import EXPERIMENTS, QUICK, Column
+from bfq_paper.plan.options import Options, chosen
+from bfq_paper.plan.sources import source_of
+from bfq_paper.published import TABLES
+from bfq_paper.results.cells import Cell, Outcome, Reading
+from bfq_paper.results.stored import called, read_outcome, record
+from bfq_paper.results.told_runs import told_runs
+from bfq_paper.shown import strips, written
+from bfq_paper.shown.figures import figures
+from bfq_paper.shown.front import front_page
+from bfq_paper.shown.markdown import markdown
+from bfq_paper.shown.page import page_of
+from bfq_paper.shown.written import write_numbers
+from bfq_paper.toy_methods import METHODS, PAPER
+from bfq_paper.work import bench as work_bench
+from bfq_paper.work import scores, speed, toy
+from bfq_paper.work.scores import populations
 
 SMALL = ["--quick", "--steps", "20", "--seeds", "0,1"]
 MAIN = ["reproduce", "main", *SMALL, "--agents", "bc,bfq", "--tasks", "pendulum-mixed,pen-human-v1"]
 RESULTS = Path(__file__).parents[1] / "results"
 PNG = b"\x89PNG\r\n\x1a\n made up"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
@@ -98,7 +100,11 @@ def strip_of(place):
 def test_a_killed_command_goes_on_without_repeating_what_was_done(finished):
     place, first, before, partial = finished
     assert times(first) == before
-    states = {cell["column"]: cell["state"] for cell in partial["cells"] if cell["row"] == "pendulum-mixed"}
+    states = {
+        cell["column"]: cell["state"]
+        for cell in partial["cells"]
+        if cell["row"] == "pendulum-mixed"
+    }
     assert states == {"bc": "done", "bfq": "waiting"}
     assert {cell["state"] for cell in result(place)["cells"]} == {"done", "unfilled"}
 
@@ -140,7 +146,10 @@ def test_the_table_has_the_numbers_of_the_result(finished):
     for cell in (cell for cell in result(place)["cells"] if cell["state"] == "done"):
         line, _ = [line for line in text.splitlines() if line.startswith(f"| {cell['column']} |")]
         told = cell["readings"][0]["summary"]
-        assert f"{told['mean']:.1f} ± {told['std']:.1f}".replace("-", "−") == line.split("|")[2].strip()
+        assert (
+            f"{told['mean']:.1f} ± {told['std']:.1f}".replace("-", "−")
+            == line.split("|")[2].strip()
+        )
         assert told["mean"] == pytest.approx(sum(cell["readings"][0]["values"]) / 2)
     assert "Each: 2 seeds, 20 updates." in text  # of all methods, and so no columns
 
@@ -168,9 +177,13 @@ def test_the_page_holds_every_figure_and_nothing_from_elsewhere(finished):
 
 def test_a_strip_of_the_trained_policy_is_that_of_its_run(finished):
     folder = finished[0] / "results" / "main-quick"
-    (run,) = (finished[0] / "runs").glob("*-bfq-*")  # and not that of behaviour cloning, which came first
+    (run,) = (finished[0] / "runs").glob(
+        "*-bfq-*"
+    )  # and not that of behaviour cloning, which came first
     assert (folder / strip_of(finished[0])).read_bytes() == (run / "frames.png").read_bytes()
-    assert "The beginning of the first episode of bfq, seed 0" in (folder / "index.html").read_text()
+    assert (
+        "The beginning of the first episode of bfq, seed 0" in (folder / "index.html").read_text()
+    )
 
 
 def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch):
@@ -190,8 +203,12 @@ def test_pages_are_drawn_again_without_the_data(finished, tmp_path, monkeypatch)
     assert not list(tmp_path.glob("runs/*/frames.png"))
 
 
-@pytest.mark.parametrize("way", ["{place}/../{run}", "../{run}", "runs/../../{run}", "runs", "runs/..", "/"])
-def test_results_do_not_choose_what_is_read_nor_where_is_written(finished, tmp_path, monkeypatch, way):
+@pytest.mark.parametrize(
+    "way", ["{place}/../{run}", "../{run}", "runs/../../{run}", "runs", "runs/..", "/"]
+)
+def test_results_do_not_choose_what_is_read_nor_where_is_written(
+    finished, tmp_path, monkeypatch, way
+):
     """A whole run that lies outside of the runs folder is not looked into, and the kept strip stands."""
     (run,) = (finished[0] / "runs").glob("*-bfq-*")
     place, outside = tmp_path / "place", tmp_path / run.name
@@ -206,12 +223,20 @@ def test_results_do_not_choose_what_is_read_nor_where_is_written(finished, tmp_p
     for path in results.glob("frames-*.png"):
         path.unlink()
     (results / "result.json").write_text(json.dumps(told))
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if results.name not in str(path)}
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in tmp_path.rglob("*")
+        if results.name not in str(path)
+    }
     merge(results)
-    assert f"its run {cell['run']} is not in the folder runs." in (results / "index.html").read_text()
+    assert (
+        f"its run {cell['run']} is not in the folder runs." in (results / "index.html").read_text()
+    )
     assert not list(results.glob("frames-*.png"))
     assert before == {
-        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if results.name not in str(path)
+        path: path.stat().st_mtime_ns
+        for path in tmp_path.rglob("*")
+        if results.name not in str(path)
     }
     (results / "kept.png").write_bytes(PNG)
     assert strips.frames(cell["run"], results / "kept.png") == PNG
@@ -220,7 +245,11 @@ def test_results_do_not_choose_what_is_read_nor_where_is_written(finished, tmp_p
 def test_the_checkerboards_picture_is_that_of_a_run_of_this_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     row, reading = "energy distance", (Reading("energy distance", (1.0,)),)
-    for run, pictures in (("runs/x", [b"x"]), ("elsewhere/x", []), (str(tmp_path / "runs/x"), [b"x"])):
+    for run, pictures in (
+        ("runs/x", [b"x"]),
+        ("elsewhere/x", []),
+        (str(tmp_path / "runs/x"), [b"x"]),
+    ):
         Path(run).mkdir(parents=True, exist_ok=True)
         (Path(run) / "toy.png").write_bytes(b"x")
         cell = Cell(row, "bfq-1", "done", "", row, reading, {"run": run, "versions": {}})
@@ -233,7 +262,9 @@ def test_the_checkerboards_caption_says_whose_picture_it_is(tmp_path):
     (tmp_path / "toy" / "toy.png").write_bytes(PNG)
     kept = {"run": "elsewhere/x", "versions": {}, "settings": {"seeds": [3, 4]}}
     reading = (Reading("energy distance", (1.0, 2.0)),)
-    made = Outcome(EXPERIMENTS["toy"], (), (Cell("energy distance", "bfq-1", "done", "", "", reading, kept),))
+    made = Outcome(
+        EXPERIMENTS["toy"], (), (Cell("energy distance", "bfq-1", "done", "", "", reading, kept),)
+    )
     (drawn,) = figures(made, tmp_path)
     assert drawn.title == "Samples"
     assert drawn.caption.endswith("The picture is of seed 3, the table has means over seeds.")
@@ -242,7 +273,10 @@ def test_the_checkerboards_caption_says_whose_picture_it_is(tmp_path):
 @pytest.mark.parametrize("row", ["{place}/escaped", "../../escaped", "scores", "escaped"])
 def test_no_row_of_times_names_a_file(row, tmp_path, capsys, monkeypatch):
     kept = {"run": "runs/x", "versions": {}}
-    cells = [Cell("frequency", f"fql-{k}", "done", "", "Hz", (Reading("Hz", (9.0,)),), kept) for k in (1, 5)]
+    cells = [
+        Cell("frequency", f"fql-{k}", "done", "", "Hz", (Reading("Hz", (9.0,)),), kept)
+        for k in (1, 5)
+    ]
     made = Outcome(EXPERIMENTS["efficiency"], (), tuple(cells))
     write_numbers(called(made, "bfq reproduce efficiency", 1.0), tmp_path / "results")
     told = (tmp_path / "results/efficiency/result.json").read_text()
@@ -274,13 +308,18 @@ def test_a_machine_that_cannot_draw_says_so_on_the_page(finished, tmp_path, monk
     assert not list(tmp_path.rglob("frames*.png"))
 
 
-def test_nothing_is_trained_again_where_only_small_files_came_back(finished, tmp_path, monkeypatch, capsys):
+def test_nothing_is_trained_again_where_only_small_files_came_back(
+    finished, tmp_path, monkeypatch, capsys
+):
     """The runs were made on a machine that is gone: first their checkpoints are, then the whole of them."""
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bfq.experiment._train", None)
     folder, gone = tmp_path / "results" / "main-quick", list(tmp_path.glob("runs/*/checkpoints"))
-    before = {name: (folder / name).read_bytes() for name in ("table.md", "index.html", strip_of(tmp_path))}
+    before = {
+        name: (folder / name).read_bytes()
+        for name in ("table.md", "index.html", strip_of(tmp_path))
+    }
     cells = result(tmp_path)["cells"]
     assert gone
     for lost in (gone, [tmp_path / "runs"]):
@@ -303,9 +342,13 @@ def test_cells_tell_all_that_figures_need_of_their_runs(finished):
         for run in told:
             real = read_run(run.folder)
             along = [row for row in real.rows if row.kind == "evaluation"]
-            rows = tuple(replace(row, metrics={name: row.metrics[name] for name in names}) for row in along)
+            rows = tuple(
+                replace(row, metrics={name: row.metrics[name] for name in names}) for row in along
+            )
             assert rows
-            assert run == replace(real, rows=rows, scores={name: real.scores[name] for name in names})
+            assert run == replace(
+                real, rows=rows, scores={name: real.scores[name] for name in names}
+            )
 
 
 def test_what_a_command_does_not_ask_for_stays(finished, tmp_path, monkeypatch):
@@ -333,11 +376,18 @@ def test_a_damaged_file_is_refused_or_can_be_shown(finished, tmp_path):
     folder.mkdir()
     refused = 0
     for _ in range(300):
-        damaged, value = copy.deepcopy(told), rng.choice([None, -1, "x", [], {}, math.nan, True, 1e300])
+        damaged, value = (
+            copy.deepcopy(told),
+            rng.choice([None, -1, "x", [], {}, math.nan, True, 1e300]),
+        )
         inside = damaged
         while True:
             place = rng.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
-            if not isinstance(inside[place], dict | list) or not inside[place] or rng.random() < 0.2:
+            if (
+                not isinstance(inside[place], dict | list)
+                or not inside[place]
+                or rng.random() < 0.2
+            ):
                 break
             inside = inside[place]
         inside[place] = value
@@ -366,13 +416,18 @@ def measured(path, tmp_path, window=500, **scripts):
     """What scripts find on a page in a window of this width; the console is silent."""
     told = "; ".join(f"document.body.dataset.{name} = {script}" for name, script in scripts.items())
     copy = tmp_path / "page.html"
-    page = path.read_text().replace("<head>", f'<head><base href="{path.absolute().parent.as_uri()}/">', 1)
+    page = path.read_text().replace(
+        "<head>", f'<head><base href="{path.absolute().parent.as_uri()}/">', 1
+    )
     copy.write_text(page + f"<script>window.onload = () => {{ {told} }}</script>")
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
              "--disable-background-networking", "--disable-component-update", f"--window-size={window},800",
              f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0"]  # fmt: skip
     told = subprocess.run(
-        [str(CHROMIUM), *words, "--dump-dom", copy.as_uri()], capture_output=True, text=True, timeout=60
+        [str(CHROMIUM), *words, "--dump-dom", copy.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert "CONSOLE" not in told.stderr
     found = [re.findall(rf'data-{name}="([^"]*)"', told.stdout) for name in scripts]
@@ -399,7 +454,9 @@ def test_a_browser_shows_the_page(finished, tmp_path):
 
 
 @in_a_browser
-@pytest.mark.parametrize("page", sorted(RESULTS.glob("**/index.html")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "page", sorted(RESULTS.glob("**/index.html")), ids=lambda path: path.parent.name
+)
 def test_a_browser_shows_the_pages_of_the_results(page, tmp_path):
     widths, width = browsed(page, tmp_path)
     assert widths
@@ -425,18 +482,24 @@ def test_names_of_methods_stand_in_a_line_and_tables_in_the_column(name, tmp_pat
 def test_a_single_frame_is_not_blown_up(tmp_path):
     (picture,) = (RESULTS / "halfcheetah-mini").glob("frames.png")
     page = tmp_path / "frame.html"
-    page.write_text(page_of(outcome(), [Drawn("a.png", "A", picture.read_bytes(), "words", photo=True)]))
+    page.write_text(
+        page_of(outcome(), [Drawn("a.png", "A", picture.read_bytes(), "words", photo=True)])
+    )
     narrow = "document.images[0].style.aspectRatio = '1'"  # as one frame would be
-    ((height,),) = measured(page, tmp_path, 1280, tall=f"({narrow}, document.images[0].offsetHeight)")
+    ((height,),) = measured(
+        page, tmp_path, 1280, tall=f"({narrow}, document.images[0].offsetHeight)"
+    )
     assert height <= 256
 
 
 def test_the_page_of_all_experiments_is_of_their_files():
-    """`python -m bfq.reproduction.merge results/main` writes it anew."""
+    """`python -m bfq_paper.merge results/main` writes it anew."""
     assert (RESULTS / "index.html").read_text() == front_page(RESULTS)
 
 
-def test_a_seed_without_a_score_fails_its_cell_and_a_changed_setting_has_another_folder(finished, capsys):
+def test_a_seed_without_a_score_fails_its_cell_and_a_changed_setting_has_another_folder(
+    finished, capsys
+):
     place, first, _, _ = finished
     shutil.copytree(place, place.parent / "broken", dirs_exist_ok=True)
     place = place.parent / "broken"
@@ -469,7 +532,10 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     assert "failed: the disk of data is gone." in capsys.readouterr().err
     cells = result(tmp_path, "preconditioning-quick")["cells"]
     assert [cell["state"] for cell in cells] == ["failed", "failed"]
-    assert "the disk of data is gone." in (tmp_path / "results/preconditioning-quick/index.html").read_text()
+    assert (
+        "the disk of data is gone."
+        in (tmp_path / "results/preconditioning-quick/index.html").read_text()
+    )
 
 
 def test_data_that_cannot_be_read_fails_its_own_row(tmp_path, monkeypatch, capsys):
@@ -481,7 +547,9 @@ def test_data_that_cannot_be_read_fails_its_own_row(tmp_path, monkeypatch, capsy
     assert main(["reproduce", "eta", *SMALL, "--dry-run"]) == 0
     assert "its data is damaged: bfq with η = 0.01" in capsys.readouterr().out
     assert main(["reproduce", "eta", *SMALL]) == 1
-    assert {cell["why"] for cell in result(tmp_path, "eta-quick")["cells"]} == {"pendulum-mixed is damaged."}
+    assert {cell["why"] for cell in result(tmp_path, "eta-quick")["cells"]} == {
+        "pendulum-mixed is damaged."
+    }
 
 
 def test_the_values_of_a_grid_train_as_one_population(tmp_path, monkeypatch):
@@ -493,20 +561,28 @@ def test_the_values_of_a_grid_train_as_one_population(tmp_path, monkeypatch):
     cells = result(tmp_path, "lambda-quick")["cells"]
     assert [cell["column"] for cell in cells] == ["1", "0.75", "0.5", "0.25", "0"]
     for cell in cells:
-        assert [m["overrides"]["boundary_ratio"] for m in cell["members"]] == [float(cell["column"])] * 2
+        assert [m["overrides"]["boundary_ratio"] for m in cell["members"]] == [
+            float(cell["column"])
+        ] * 2
     means = [cell["readings"][0]["summary"]["mean"] for cell in cells]
     assert len(set(means)) == 5
     folder = tmp_path / "results" / "lambda-quick"
     assert (folder / "ablation.png").exists()
-    first = json.loads((run / "result.json").read_text())["members"][0]  # the one that is seen at work
+    first = json.loads((run / "result.json").read_text())["members"][
+        0
+    ]  # the one that is seen at work
     assert first == {"seed": 0, "overrides": {"boundary_ratio": 1.0}}
-    assert "The beginning of the first episode of λ = 1, seed 0" in (folder / "index.html").read_text()
+    assert (
+        "The beginning of the first episode of λ = 1, seed 0" in (folder / "index.html").read_text()
+    )
 
 
 def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypatch):
     run = compose("local/cube-single-play", "bc", seeds=2, steps=50)
     part = scores.Training(EXPERIMENTS["ogbench"], None, run, (Column("bc", "bc"),))
-    rows = [Row(step, "evaluation", {"normalized": (step * 1.0, None)}) for step in (10, 20, 30, 50)]
+    rows = [
+        Row(step, "evaluation", {"normalized": (step * 1.0, None)}) for step in (10, 20, 30, 50)
+    ]
     monkeypatch.setattr(scores, "read_run", lambda folder: SimpleNamespace(rows=rows))
     (reading,) = part._averaged(Column("bc", "bc"), tmp_path, [0, 1])
     assert reading.values == (pytest.approx(100 / 3), None)
@@ -515,11 +591,23 @@ def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypa
     pendulum = replace(part, run=compose("pendulum-mixed", "bc"))
     assert not pendulum._averaged(Column("bc", "bc"), tmp_path, [0])
     whole = scores._run(EXPERIMENTS["ogbench"], "local/cube-single-play", (Column("bc", "bc"),))
-    assert whole.evaluations == [200_000, 500_000, 800_000, 900_000, 1_000_000]  # FQL's are the last three
+    assert whole.evaluations == [
+        200_000,
+        500_000,
+        800_000,
+        900_000,
+        1_000_000,
+    ]  # FQL's are the last three
 
 
 def test_columns_share_a_population_unless_their_structure_differs():
-    for name, count in (("eta", 1), ("lambda", 1), ("preconditioning", 2), ("main", 13), ("ogbench", 11)):
+    for name, count in (
+        ("eta", 1),
+        ("lambda", 1),
+        ("preconditioning", 2),
+        ("main", 13),
+        ("ogbench", 11),
+    ):
         assert len(populations(EXPERIMENTS[name].columns)) == count
 
 
@@ -565,7 +653,9 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, monkeypatch, ca
         (["all", "--tasks", "pendulum-mixed"], "is for one experiment"),
     ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(words, sentence, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    words, sentence, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     assert main(["reproduce", *words]) == 2
@@ -596,7 +686,9 @@ def test_every_cell_of_the_paper_has_its_place():
 def test_the_best_data_there_is_fills_a_row(monkeypatch):
     here = set()
     monkeypatch.setattr(sources, "is_kept", here.__contains__)
-    monkeypatch.setattr(sources, "availability", lambda data: "yes" if data in here else "needs a file")
+    monkeypatch.setattr(
+        sources, "availability", lambda data: "yes" if data in here else "needs a file"
+    )
     monkeypatch.setattr(sources, "_no_world", lambda data: "")
     names = (
         "local/hopper-medium",
@@ -659,7 +751,9 @@ def test_averages_are_of_whole_groups_and_of_the_papers_rows():
     table = TABLES["full"]
     rows = table.groups["Average (MuJoCo)"]
     cells = tuple(
-        Cell(row, "dql", "done", readings=(Reading("N = 50", (table.get(row, "dql").value + 1.0,)),))
+        Cell(
+            row, "dql", "done", readings=(Reading("N = 50", (table.get(row, "dql").value + 1.0,)),)
+        )
         for row in rows
     )
     made = Outcome(EXPERIMENTS["main"], (), cells)
@@ -689,7 +783,9 @@ def test_speed_is_drawn_against_scores_where_there_are_both(tmp_path):
 
     both = drawn({})
     assert both.file == "frequency_and_score.png"
-    assert both.caption.endswith("2 rows of the experiment main: halfcheetah-medium-v2, hopper-medium-v2.")
+    assert both.caption.endswith(
+        "2 rows of the experiment main: halfcheetah-medium-v2, hopper-medium-v2."
+    )
     assert both.png.startswith(b"\x89PNG")
     assert drawn({"sha256": "b"}).caption.endswith("From different data: hopper-medium-v2.")
     assert drawn({"name": "local/hopper-medium"}).caption.endswith("main: halfcheetah-medium-v2.")
@@ -778,12 +874,24 @@ def counted(tmp_path, monkeypatch):
     def noted(name, found):
         return lambda *_: (done.append(name), found)[1]
 
-    seed = {"energy_distance": 1.0, "sliced_wasserstein2": 1.0, "share_on_filled": 1.0, "squares_covered": 8}
+    seed = {
+        "energy_distance": 1.0,
+        "sliced_wasserstein2": 1.0,
+        "share_on_filled": 1.0,
+        "squares_covered": 8,
+    }
     measured = {name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER}
-    record = {**measured, "settings": {"epochs": 2, "batches": 1}, "versions": {}, "train_seconds": {}}
+    record = {
+        **measured,
+        "settings": {"epochs": 2, "batches": 1},
+        "versions": {},
+        "train_seconds": {},
+    }
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(speed, "time_acting", noted("acting", {"batches_per_second": 100.0}))
-    monkeypatch.setattr(speed, "time_update", noted("training", {"microseconds_per_update": 1800.0}))
+    monkeypatch.setattr(
+        speed, "time_update", noted("training", {"microseconds_per_update": 1800.0})
+    )
     monkeypatch.setattr(toy, "checkerboard", noted("board", (record, b"png")))
     return done
 
@@ -809,7 +917,10 @@ def test_what_another_command_measures_or_trains_is_left_to_it(
     assert main(COMMANDS[name]) == 0
     assert looks == [before, before]
     assert counted == [*before, after]
-    assert capsys.readouterr().err.count(f"at work in {folder}. It is looked at again in the end.") == 1
+    assert (
+        capsys.readouterr().err.count(f"at work in {folder}. It is looked at again in the end.")
+        == 1
+    )
     assert {cell["state"] for cell in result(Path(), f"{name}-quick")["cells"]} == {"done"}
 
 
@@ -820,14 +931,18 @@ def test_a_damaged_evaluation_fails_its_cell_alone(damage, finished, tmp_path, m
     monkeypatch.chdir(tmp_path)
     path, *_ = Path("runs").glob("*-bfq-*/evaluations/*.json")
     told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "scores": {**told["scores"], **damage} if damage else damage}))
+    path.write_text(
+        json.dumps({**told, "scores": {**told["scores"], **damage} if damage else damage})
+    )
     shutil.rmtree("results")  # where numbers would stand in the place of a failure
     assert main(MAIN) == 1
     shown = capsys.readouterr().err
     assert f"pendulum-mixed, bfq failed: {path}" in shown
     assert "Traceback" not in shown
     states = {
-        cell["column"]: cell["state"] for cell in result(tmp_path)["cells"] if cell["state"] != "unfilled"
+        cell["column"]: cell["state"]
+        for cell in result(tmp_path)["cells"]
+        if cell["state"] != "unfilled"
     }
     assert states == {"bc": "done", "bfq": "failed"}
 

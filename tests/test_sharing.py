@@ -11,13 +11,13 @@ import pytest
 
 from bfq.api import evaluate
 from bfq.cli.main import main
-from bfq.cli.sharing import helped
 from bfq.errors import Busy
 from bfq.files import locked, make_folder
-from bfq.reproduction import reproduce
-from bfq.reproduction.plan.options import Options, chosen
-from bfq.reproduction.reproduce import plan, share
-from bfq.reproduction.work.bench import Bench, state
+from bfq_paper import reproduce
+from bfq_paper.cli_sharing import helped
+from bfq_paper.plan.options import Options, chosen
+from bfq_paper.reproduce import plan, share
+from bfq_paper.work.bench import Bench, state
 
 SMALL = ["reproduce", "main", "--quick", "--seeds", "0,1", "--tasks", "pendulum-mixed"]
 
@@ -30,14 +30,18 @@ def here(tmp_path):
 
 def test_what_another_is_at_is_left_to_it(here, monkeypatch):
     """No results are written: that is for the command that asked for all."""
-    wished = Options(quick=True, agents=["bc", "td3_bc"], tasks=["pendulum-mixed"], seeds=[0, 1], steps=20)
+    wished = Options(
+        quick=True, agents=["bc", "td3_bc"], tasks=["pendulum-mixed"], seeds=[0, 1], steps=20
+    )
     (experiment,) = chosen("main", wished)
     made, bench = plan(experiment), Bench(evaluate, quiet=True)
     first, second = made.works
     make_folder(first.folder(bench))
     looks = []
 
-    def patience(seconds):  # the first part stays busy: it is looked at again, and at last it is free
+    def patience(
+        seconds,
+    ):  # the first part stays busy: it is looked at again, and at last it is free
         looks.append([state(work, bench) for work in (first, second)])
         held.close()
 
@@ -90,7 +94,7 @@ def test_those_that_help_end_with_a_first_that_is_killed(here):
         [sys.executable, "-c", f"""
 import sys, time
 from pathlib import Path
-from bfq.cli.sharing import helped
+from bfq_paper.cli_sharing import helped
 with helped(1, {[*LONG, "--share"]!r}, Path("logs")):
     time.sleep(1000)
 """], env=os.environ

@@ -13,10 +13,10 @@ import gymnasium
 import numpy as np
 import pytest
 
+from bfq.envs import batch
+from bfq.envs.batch import RunnerBatch, Simulators, Spread, open_batch, seconds_per_step
+from bfq.envs.worlds import make_world
 from bfq.errors import BadInput
-from bfq.simulation import batch
-from bfq.simulation.batch import RunnerBatch, Simulators, Spread, open_batch, seconds_per_step
-from bfq.simulation.worlds import make_world
 
 MAZE = "ogbench/antmaze-medium-singletask-v0"
 SCENE = "ogbench/scene-singletask-task1-v0"
@@ -28,7 +28,9 @@ def path(simulators, steps=5, seed=0):
     seen = [simulators.reset()]
     for _ in range(steps):
         actions = rng.uniform(
-            simulators.action_low, simulators.action_high, (len(seen[0]), len(simulators.action_low))
+            simulators.action_low,
+            simulators.action_high,
+            (len(seen[0]), len(simulators.action_low)),
         )
         seen.append(simulators.step(actions.astype(np.float32))[0])
     return np.array(seen)
@@ -49,7 +51,9 @@ def test_an_unknown_id_is_refused_in_a_sentence():
     ("simulator", "module", "extra"),
     [(MAZE, "ogbench", "ogbench"), ("AdroitHandPen-v1", "gymnasium_robotics", "adroit")],
 )
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, simulator, module, extra):
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    monkeypatch, simulator, module, extra
+):
     monkeypatch.setitem(sys.modules, module, None)  # importing it now fails as if it were not there
     with pytest.raises(BadInput, match=rf"{module}: pip install 'bfq-rl\[{extra}\]'"):
         make_world(simulator, 10)
@@ -109,7 +113,9 @@ def test_mazes_leave_no_file_behind_and_none_open():
     make_world(MAZE, 10)  # whatever is opened once, by importing
     files, handles = set(os.listdir(tempfile.gettempdir())), len(os.listdir("/dev/fd"))
     worlds = [make_world(MAZE, 10) for _ in range(5)]
-    left = {name for name in set(os.listdir(tempfile.gettempdir())) - files if name.endswith(".xml")}
+    left = {
+        name for name in set(os.listdir(tempfile.gettempdir())) - files if name.endswith(".xml")
+    }
     assert not left
     assert len(os.listdir("/dev/fd")) == handles
     worlds[0].reset(seed=0)
@@ -125,7 +131,9 @@ def test_worlds_that_share_a_model_move_as_a_world_with_a_model_of_its_own():
         alone.reset(seed=4)
     locked, free = (world.unwrapped for world in simulators._envs)
     assert locked._model is free._model  # 70 MB that need not be kept twice
-    locked._cur_button_states = np.array([0, 0])  # locks the drawer and the window from the next step on
+    locked._cur_button_states = np.array(
+        [0, 0]
+    )  # locks the drawer and the window from the next step on
     for world in (locked, free, alone.unwrapped):
         world._data.joint("drawer_slide").qvel[0] = -0.5
     action = np.array([0.2, 0.1, 0.3, 0.0, -0.5], np.float32)
@@ -133,18 +141,23 @@ def test_worlds_that_share_a_model_move_as_a_world_with_a_model_of_its_own():
         simulators.step(np.stack([action, action]))
         seen = alone.step(action)[0]
         np.testing.assert_array_equal(simulators.observations[1], seen.astype(np.float32))
-    assert free._data.joint("drawer_slide").qpos[0] < locked._data.joint("drawer_slide").qpos[0] - 0.005
+    assert (
+        free._data.joint("drawer_slide").qpos[0]
+        < locked._data.joint("drawer_slide").qpos[0] - 0.005
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="EGL is Linux's")
 def test_a_world_can_be_drawn_without_a_screen():
     pytest.importorskip("ogbench")
     program = (  # in a process of its own, since MuJoCo looks for its graphics once
-        "from bfq.simulation.batch import Simulators\n"
+        "from bfq.envs.batch import Simulators\n"
         f"simulators = Simulators({MAZE!r}, [0], 10, render=True); simulators.reset()\n"
         "frame = simulators.render(); print(frame.shape, frame.std() > 5); simulators.close()"
     )
-    bare = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")}
+    bare = {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")
+    }
     done = subprocess.run(
         [sys.executable, "-c", program], env=bare, capture_output=True, text=True, check=False
     )
@@ -241,8 +254,13 @@ class Own(gymnasium.Env):
 def test_a_world_that_only_the_users_script_knows_stays_in_its_process(monkeypatch):
     monkeypatch.setattr(batch, "cores", lambda: 2)
     monkeypatch.setattr(batch, "seconds_per_step", lambda _: 1e9)
-    for name in ("Own-v0", "Pendulum-v1"):  # unknown to another process, and known as something else
-        monkeypatch.setitem(gymnasium.registry, name, gymnasium.envs.registration.EnvSpec(name, Own))
+    for name in (
+        "Own-v0",
+        "Pendulum-v1",
+    ):  # unknown to another process, and known as something else
+        monkeypatch.setitem(
+            gymnasium.registry, name, gymnasium.envs.registration.EnvSpec(name, Own)
+        )
         with closing(open_batch(name, [0, 1], 10)) as opened:
             assert isinstance(opened, Simulators)
 
@@ -260,11 +278,13 @@ def test_what_goes_wrong_in_a_process_is_one_sentence():
 
 def test_processes_end_with_the_one_who_started_them():
     program = (
-        "import os\nfrom bfq.simulation.batch import Spread\n"
+        "import os\nfrom bfq.envs.batch import Spread\n"
         "spread = Spread('Pendulum-v1', [0, 1], 10, 2); spread.reset()\n"
         "print(*[helper._process.pid for helper in spread._helpers], flush=True); os.kill(os.getpid(), 9)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     pids = [int(word) for word in told.stdout.split()]
     assert len(pids) == 2
     deadline = time.monotonic() + 10.0

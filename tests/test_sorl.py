@@ -17,7 +17,14 @@ from bfq.flow.shortcut import jump
 
 KEY = jax.random.key(0)
 SPEC = Spec(3, 2)
-SMALL = {"width": 8, "depth": 1, "critic_width": 8, "critic_depth": 1, "flow_steps": 4, "batch_size": 16}
+SMALL = {
+    "width": 8,
+    "depth": 1,
+    "critic_width": 8,
+    "critic_depth": 1,
+    "flow_steps": 4,
+    "batch_size": 16,
+}
 
 
 def small(**changed):
@@ -123,7 +130,9 @@ def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values():
 
     @jax.jit
     def gradient(policy, k):
-        return flat(jax.grad(lambda now: sorl.policy_loss(now, state, batch(), KEY, k, config)[0])(policy))
+        return flat(
+            jax.grad(lambda now: sorl.policy_loss(now, state, batch(), KEY, k, config)[0])(policy)
+        )
 
     inside = state.networks.params.policy
     outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
@@ -168,7 +177,9 @@ def test_it_acts_in_one_step_or_in_several_with_either_policy():
 def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps():
     state, config = begun()
     networks, s = state.networks.params, batch().observations
-    chosen = sorl.act(state, s, KEY, config, Acting(candidates=8, sampling_steps=2, policy="online"))
+    chosen = sorl.act(
+        state, s, KEY, config, Acting(candidates=8, sampling_steps=2, policy="online")
+    )
     repeated = jnp.repeat(s, 8, axis=0)
     offered = sorl.sample(networks.policy, repeated, jax.random.split(KEY)[0], 2)
     q = sorl.told(networks.critics, 2.0)
@@ -179,7 +190,12 @@ def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps
 def test_values_of_a_known_chain():
     """The first state leads to the second, which ends with 1: Q = γ and 1, whatever M and the action."""
     config = small(
-        discount=0.9, learning_rate=1e-2, critic_target_rate=0.2, critic_width=32, flow_steps=2, clip_norm=0.0
+        discount=0.9,
+        learning_rate=1e-2,
+        critic_target_rate=0.2,
+        critic_width=32,
+        flow_steps=2,
+        clip_norm=0.0,
     )
     actions = jax.random.uniform(KEY, (64, 2), minval=-1.0)
     last = jnp.arange(64) >= 32

@@ -21,7 +21,9 @@ NETWORKS = ("behaviour", "value", "critics", "critics_target", "policy")
 def setup(**changes):
     config = configure(AGENT, {**SMALL, **changes})
     state = AGENT.init(jax.random.key(0), SPEC, config)
-    state = state._replace(critics_target=AGENT.init(jax.random.key(5), SPEC, config).critics_target)
+    state = state._replace(
+        critics_target=AGENT.init(jax.random.key(5), SPEC, config).critics_target
+    )
     keys = jax.random.split(jax.random.key(1), 4)
     batch = Batch(
         jax.random.normal(keys[0], (32, 3)),
@@ -53,8 +55,16 @@ def test_the_surrogates_gradient_is_the_closed_form(normalise):
     log_alpha = -(t**2) * 19.9 / 4 - 0.05 * t
     alpha, sigma = np.exp(log_alpha)[:, None], np.sqrt(1 - np.exp(2 * log_alpha))[:, None]
     z = jax.random.normal(noise_key, batch.actions.shape)
-    score = state.behaviour.params(alpha * batch.actions + sigma * z, jnp.asarray(t), s)  # no key: no dropout
-    g = sum(jax.grad(lambda a, k=k: state.critics_target(s, a)[k].sum())(batch.actions) for k in range(2)) / 2
+    score = state.behaviour.params(
+        alpha * batch.actions + sigma * z, jnp.asarray(t), s
+    )  # no key: no dropout
+    g = (
+        sum(
+            jax.grad(lambda a, k=k: state.critics_target(s, a)[k].sum())(batch.actions)
+            for k in range(2)
+        )
+        / 2
+    )
     g = g / jnp.sqrt((g**2).mean(-1, keepdims=True)) if normalise else g
     np.testing.assert_allclose(32 * found, sigma**2 * score - 0.7 * g, rtol=2e-3, atol=1e-5)
     # through a network: the same direction, carried by its Jacobian
@@ -113,15 +123,19 @@ def test_the_policy_finds_the_optimum_of_gaussian_behaviour_and_quadratic_q(beta
         state = state._replace(behaviour=Learner(exact, None), critics_target=critics)
 
         def gradient(a, key):
-            return jax.grad(lambda x: module.policy_loss(lambda _: zeros + x, state, batch, key, config)[0])(
-                a
-            )
+            return jax.grad(
+                lambda x: module.policy_loss(lambda _: zeros + x, state, batch, key, config)[0]
+            )(a)
 
         def step(a, i):
-            return a - 1.0 / (1 + 0.1 * i) * gradient(a, jax.random.fold_in(jax.random.key(0), i)), None
+            return a - 1.0 / (1 + 0.1 * i) * gradient(
+                a, jax.random.fold_in(jax.random.key(0), i)
+            ), None
 
         found = jax.lax.scan(step, jnp.float32(0.9), jnp.arange(200))[0]
-        at_optimum = jax.vmap(lambda key: gradient(optimum, key))(jax.random.split(jax.random.key(1), 64))
+        at_optimum = jax.vmap(lambda key: gradient(optimum, key))(
+            jax.random.split(jax.random.key(1), 64)
+        )
         return found, at_optimum.mean(), at_optimum.std()
 
     plain, quiet = jax.jit(lambda: (descend(False), descend(True)))()
@@ -146,7 +160,9 @@ def reference_critics(state, batch, c):
 
     def step(loss, params):
         gradient = jax.grad(loss)(params)
-        return jax.tree.map(lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient)
+        return jax.tree.map(
+            lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient
+        )
 
     told = v_loss(state.value.params), q_loss(state.critics.params)
     return step(v_loss, state.value.params), step(q_loss, state.critics.params), told
@@ -166,7 +182,9 @@ def at(step, **changes):
 def test_each_phase_moves_its_own_parameters_alone(step):
     config, _, now, after, told = at(step)
     assert module.phase_ends(config) == (4, 7)
-    movers = [("behaviour",), ("value", "critics", "critics_target"), ("policy",)][(step >= 4) + (step >= 7)]
+    movers = [("behaviour",), ("value", "critics", "critics_target"), ("policy",)][
+        (step >= 4) + (step >= 7)
+    ]
     moved = {name for name in NETWORKS if not same(getattr(now, name), getattr(after, name))}
     assert moved == set(movers)
     assert int(after.step) == step + 1
@@ -177,7 +195,9 @@ def test_each_phase_moves_its_own_parameters_alone(step):
 def test_the_switch_is_the_phase(step, phase):
     config, batch, now, after, _ = at(step)
     alone = jax.jit(module.PHASES[phase])(now, batch, jax.random.key(step), config)
-    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(after._replace(step=now.step)), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(alone), jax.tree.leaves(after._replace(step=now.step)), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
@@ -234,6 +254,8 @@ def test_a_population_computes_one_phase_an_update():
 
 def test_acting_needs_no_noise():
     config, state, batch = setup()
-    one, two = (AGENT.act(state, batch.observations, jax.random.key(k), config, Acting()) for k in (0, 1))
+    one, two = (
+        AGENT.act(state, batch.observations, jax.random.key(k), config, Acting()) for k in (0, 1)
+    )
     np.testing.assert_array_equal(one, two)
     np.testing.assert_allclose(one, jnp.tanh(state.policy.params.mean(batch.observations)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bfq.reporting import statistics
-from bfq.reporting.statistics import (
+from bfq.reports import statistics
+from bfq.reports.statistics import (
     mean_over_tasks,
     performance_profile,
     pooled_interquartile_mean,
@@ -36,7 +36,9 @@ def test_the_mean_of_one_task_is_its_summary():
 def test_the_mean_of_two_tasks_is_welchs_half_difference_from_the_negative():
     x, y = np.array([1.0, 2.0, 4.0, 8.0]), np.array([3.0, 3.5, 5.0])
     welch = stats.ttest_ind(x, -y, equal_var=False).confidence_interval()
-    assert mean_over_tasks({"a": x, "b": y}).interval == pytest.approx((welch.low / 2, welch.high / 2))
+    assert mean_over_tasks({"a": x, "b": y}).interval == pytest.approx(
+        (welch.low / 2, welch.high / 2)
+    )
 
 
 def test_tasks_weigh_the_same_whatever_their_seeds():
@@ -108,11 +110,18 @@ def test_improvement_in_the_cases_everyone_knows():
 
 def test_improvement_is_mann_and_whitneys_u():
     random = np.random.default_rng(3)
-    x, y = ({t: random.integers(0, 4, n).astype(float) for t, n in (("a", 7), ("b", 4))} for _ in range(2))
-    expected = np.mean([stats.mannwhitneyu(x[t], y[t]).statistic / (len(x[t]) * len(y[t])) for t in x])
+    x, y = (
+        {t: random.integers(0, 4, n).astype(float) for t, n in (("a", 7), ("b", 4))}
+        for _ in range(2)
+    )
+    expected = np.mean(
+        [stats.mannwhitneyu(x[t], y[t]).statistic / (len(x[t]) * len(y[t])) for t in x]
+    )
     assert probability_of_improvement(x, y).value == pytest.approx(expected)
     turned = {task: y[task] for task in reversed(y)}
-    assert probability_of_improvement(x, turned) == probability_of_improvement(x, y)  # tasks go by name
+    assert probability_of_improvement(x, turned) == probability_of_improvement(
+        x, y
+    )  # tasks go by name
 
 
 def test_improvements_interval_is_that_of_all_draws(monkeypatch):
@@ -139,7 +148,9 @@ def test_improvement_covers_the_truth():
 def test_a_seed_repeats_the_draws_and_another_does_not():
     scores = normal(np.random.default_rng(5), (0.0, 1.0), 6)
     zero = {task: np.zeros(3) for task in scores}
-    first, again, other = (probability_of_improvement(scores, zero, resamples=37, seed=s) for s in (1, 1, 2))
+    first, again, other = (
+        probability_of_improvement(scores, zero, resamples=37, seed=s) for s in (1, 1, 2)
+    )
     assert first == again != other
     bands = [performance_profile(scores, [0.0, 1.0], resamples=37, seed=s).band for s in (1, 1, 2)]
     assert np.array_equal(bands[0], bands[1])
@@ -164,7 +175,8 @@ def test_one_seed_says_nothing_of_spread():
 
 
 @pytest.mark.parametrize(
-    ("scores", "words"), [({}, "no tasks"), ({"a": []}, "no values"), ({"a": [1.0, np.nan]}, "a has a score")]
+    ("scores", "words"),
+    [({}, "no tasks"), ({"a": []}, "no values"), ({"a": [1.0, np.nan]}, "a has a score")],
 )
 def test_what_cannot_be_said_is_refused(scores, words):
     for ask in (

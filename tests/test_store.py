@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bfq.data import sources, store
+from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.places import dataset_folder, home
 from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarise
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import read_json
+from bfq.tasks import sources
 
 
 def piece(rows: int, seed: int = 0, width: int = 3) -> Dataset:
@@ -26,7 +27,9 @@ def piece(rows: int, seed: int = 0, width: int = 3) -> Dataset:
     rewards = rng.normal(size=rows).astype(np.float32)
     bound = np.full(2, 2.0, np.float32)
     infos = {"qpos": rng.normal(size=(rows, 2)), "time": np.arange(rows)}
-    return Dataset(s, a, rewards, n, masks, ends, -bound, bound, "piece", "dice", ("a note",), infos)
+    return Dataset(
+        s, a, rewards, n, masks, ends, -bound, bound, "piece", "dice", ("a note",), infos
+    )
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
@@ -136,7 +139,9 @@ DAMAGES = {
     "a truncated file": lambda folder: os.truncate(folder / "transitions.npy", 200),
     "another length": lambda folder: np.save(folder / "episode_ends.npy", np.zeros(3, bool)),
     "another type": _other_dtype,
-    "objects": lambda folder: np.save(folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True),
+    "objects": lambda folder: np.save(
+        folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True
+    ),
     "no card": lambda folder: (folder / "dataset.json").write_text("{"),
     "another card": lambda folder: (folder / "dataset.json").write_text("[]"),
     "a card with holes": lambda folder: (folder / "dataset.json").write_text('{"format": 1}'),
@@ -181,7 +186,9 @@ def test_a_name_cannot_leave_the_home(name):
 
 
 def test_moments_in_pieces_are_the_moments_of_the_whole():
-    rows = np.random.default_rng(0).normal(1e4, 1.0, (1000, 3))  # a mean far from 0, where naive sums fail
+    rows = np.random.default_rng(0).normal(
+        1e4, 1.0, (1000, 3)
+    )  # a mean far from 0, where naive sums fail
     moments = Moments()
     for part in np.split(rows, [1, 400, 650]):
         moments.add(part)
@@ -207,14 +214,20 @@ def test_a_fingerprint_tells_every_change():
 def test_a_summary_does_not_depend_on_the_chunks():
     big = piece(CHUNK + 7)
     whole = summarise(big.columns, {})
-    np.testing.assert_allclose(whole.observation_mean, big.observations.mean(0, dtype=np.float64), rtol=1e-9)
-    np.testing.assert_allclose(whole.observation_std, big.observations.std(0, dtype=np.float64), rtol=1e-9)
+    np.testing.assert_allclose(
+        whole.observation_mean, big.observations.mean(0, dtype=np.float64), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        whole.observation_std, big.observations.std(0, dtype=np.float64), rtol=1e-9
+    )
     assert (whole.reward_low, whole.reward_high) == (big.rewards.min(), big.rewards.max())
     assert len(whole.episode_returns) == big.episode_ends.sum()
     assert sum(len(chunk["rewards"]) for chunk in chunks(big.columns)) == len(big)
 
 
-@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="this system cannot give mapped pages back")
+@pytest.mark.skipif(
+    not hasattr(mmap, "MADV_DONTNEED"), reason="this system cannot give mapped pages back"
+)
 def test_pages_that_were_read_are_given_back(tmp_path):
     rows = np.zeros((20_000, 500), np.float32)
     np.save(tmp_path / "big.npy", rows)
@@ -256,7 +269,9 @@ def test_nobody_writes_into_a_dataset_that_is_being_finished(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("moment", ["before the lock", "before its opening"])
-def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(tmp_path, monkeypatch, moment):
+def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(
+    tmp_path, monkeypatch, moment
+):
     real = store.locked
 
     def late(part, refusal):
@@ -276,7 +291,9 @@ def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(tmp_path
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-def test_one_killed_while_replacing_leaves_the_former_data_to_the_next(tmp_path, monkeypatch, moment):
+def test_one_killed_while_replacing_leaves_the_former_data_to_the_next(
+    tmp_path, monkeypatch, moment
+):
     """After one renaming the former data are put back; after both they go, and none stays in the way."""
     store.save(piece(8), tmp_path / "set")
     with monkeypatch.context() as killing:

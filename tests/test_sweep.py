@@ -10,7 +10,7 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.reporting.ablation_figure import draw_sweeps
+from bfq.reports.ablation_figure import draw_sweeps
 from bfq.sweep import _picture, combinations, folder_name, ranked
 
 GRID = ["--set", "eta=0.1,1", "--set", "critic=plain,clean_diffuser", "--set", "width=8"]
@@ -41,7 +41,9 @@ def test_without_a_simulator_nothing_can_be_ranked(tmp_path, capsys):
     np.savez(tmp_path / "log.npz", **rows, terminals=np.zeros(8), timeouts=np.arange(8) == 7)
     with contextlib.chdir(tmp_path):
         assert main(["sweep", "--task", "log.npz", "--set", "eta=0.1,1", "--steps", "10"]) == 2
-    assert "no simulator to rank the settings in: name one with --simulator" in capsys.readouterr().err
+    assert (
+        "no simulator to rank the settings in: name one with --simulator" in capsys.readouterr().err
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["log.npz"]
 
 
@@ -63,8 +65,13 @@ def test_the_settings_are_ranked_by_their_mean(swept):
     assert settings == {(e, c) for e in (0.1, 1.0) for c in ("plain", "clean_diffuser")}
     for row in told["rows"]:
         assert f"critic={row['values']['critic']}" in row["run"]
-        assert json.loads((place / Path(row["run"]).name / "result.json").read_text())["data"] == told["data"]
-    assert {"sweep.png", "report.html", "table.md", "scores.png"} < {path.name for path in place.iterdir()}
+        assert (
+            json.loads((place / Path(row["run"]).name / "result.json").read_text())["data"]
+            == told["data"]
+        )
+    assert {"sweep.png", "report.html", "table.md", "scores.png"} < {
+        path.name for path in place.iterdir()
+    }
 
 
 def test_the_best_is_confirmed_on_seeds_that_did_not_choose_it(swept, tmp_path):
@@ -104,7 +111,9 @@ def test_a_run_in_its_place_keeps_its_report(swept, capsys):
     with contextlib.chdir(folder):
         assert main([*WORDS, "--out", str(inside)]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
-    assert told.endswith("holds a run of its own, whose report would be lost: choose another --out.")
+    assert told.endswith(
+        "holds a run of its own, whose report would be lost: choose another --out."
+    )
     assert {path: path.stat().st_mtime_ns for path in inside.iterdir()} == before
 
 
@@ -118,7 +127,10 @@ def test_each_run_is_told_before_it_begins(swept, capsys):
 
 
 def test_panels_of_one_task_have_one_scale():
-    panels = {"critic=plain": {0.1: [10.0, 20.0], 1.0: [30.0]}, "critic=fql": {0.1: [60.0], 1.0: [90.0]}}
+    panels = {
+        "critic=plain": {0.1: [10.0, 20.0], 1.0: [30.0]},
+        "critic=fql": {0.1: [60.0], 1.0: [90.0]},
+    }
     apart = draw_sweeps(panels, "eta", "eta", "score")
     level = draw_sweeps(panels, "eta", "eta", "score", level=True)
     assert len({axes.get_ylim() for axes in apart.axes}) == 2

@@ -45,7 +45,9 @@ def write_csv(path, columns, separator=",", mark="", words=str, newline="\n"):
     for name, values in columns.items():
         values = np.asarray(values)
         flat.update(
-            {name: values} if values.ndim == 1 else {f"{name}_{k}": v for k, v in enumerate(values.T)}
+            {name: values}
+            if values.ndim == 1
+            else {f"{name}_{k}": v for k, v in enumerate(values.T)}
         )
     lines = [
         separator.join(flat),
@@ -82,7 +84,9 @@ def test_a_csv_file_gives_what_its_arrays_give(tmp_path, reader, style):
 def test_pyarrow_reads_the_usual_file_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "_by_numpy", lambda *_: pytest.fail("the slow reader was used"))
     read_table(
-        write_csv(tmp_path / "log.csv", {**log(), "episode": [f"run {k // LENGTH}" for k in range(N)]})
+        write_csv(
+            tmp_path / "log.csv", {**log(), "episode": [f"run {k // LENGTH}" for k in range(N)]}
+        )
     )
 
 
@@ -98,7 +102,9 @@ def test_words_can_be_ids_and_flags_and_no_column_need_be_numbered(tmp_path, rea
     mapping |= {"terminals": "broken", "episode_ids": "operator"}
     data = read_table(path, mapping)
     seen = np.stack([columns["speed"], columns["heat"]], 1)
-    expected = from_arrays(seen, columns["push"], columns["gain"], given["terminals"], episode_ids=ids)
+    expected = from_arrays(
+        seen, columns["push"], columns["gain"], given["terminals"], episode_ids=ids
+    )
     assert data.sha256 == expected.sha256
     assert data.sha256 == read_table(path, {**mapping, "observations": ["speed", "heat"]}).sha256
     assert (data.masks == 0).tolist() == [False] * (len(data) - 1) + [True]
@@ -119,7 +125,9 @@ def test_other_formats_give_what_their_arrays_give(tmp_path, ending):
         np.savez(path, **given)
     elif ending == ".parquet":
         lists = {name: value.tolist() for name, value in given.items()}
-        lists["observations"] = pyarrow.FixedSizeListArray.from_arrays(given["observations"].ravel(), 12)
+        lists["observations"] = pyarrow.FixedSizeListArray.from_arrays(
+            given["observations"].ravel(), 12
+        )
         pyarrow.parquet.write_table(pyarrow.table(lists), path)
     else:
         with h5py.File(path, "w") as file:
@@ -143,7 +151,12 @@ def test_parquet_columns_may_be_numbered_words_or_decimals(tmp_path):
 
 def test_common_names_are_recognised_and_told(tmp_path):
     given = log(terminals=None, timeouts=None)
-    names = {"state": "observations", "Action": "actions", "REW": "rewards", "terminated": "terminals"}
+    names = {
+        "state": "observations",
+        "Action": "actions",
+        "REW": "rewards",
+        "terminated": "terminals",
+    }
     names |= {"truncated": "timeouts", "next_state": "next_observations"}
     whole = {**given, **log(), "next_observations": np.roll(given["observations"], -1, 0)}
     np.savez(tmp_path / "log.npz", **{theirs: whole[ours] for theirs, ours in names.items()})
@@ -173,7 +186,9 @@ def test_columns_are_told_in_the_order_of_the_file_and_a_cut_shows(tmp_path):
     path = write_csv(tmp_path / "log.csv", {name: [0.5, 1.5] for name in names})
     with pytest.raises(BadInput, match=f"it holds {', '.join(names[:20])} and 1 more: ") as raised:
         read_table(path)
-    assert "bfq data import FILE --as NAME --map observations=" in str(raised.value)  # the verb that has it
+    assert "bfq data import FILE --as NAME --map observations=" in str(
+        raised.value
+    )  # the verb that has it
     with pytest.raises(BadInput, match=f"there are: {', '.join(names[:20])} and 1 more: "):
         read_table(path, {"observations": "0000"})
 
@@ -187,9 +202,14 @@ def test_a_name_that_stands_twice_is_refused_before_one_that_is_not_there(tmp_pa
 
 def test_a_prefix_of_columns_without_numbers_is_told_from_a_misspelt_name(tmp_path):
     given = log()
-    columns = {"obs": given["observations"], **dict.fromkeys(("F_x", "F_y", "gain"), given["rewards"])}
+    columns = {
+        "obs": given["observations"],
+        **dict.fromkeys(("F_x", "F_y", "gain"), given["rewards"]),
+    }
     path = write_csv(tmp_path / "log.csv", columns)
-    with pytest.raises(BadInput, match="numbered columns only .such as obs_0, obs_1., while F_x, F_y begin"):
+    with pytest.raises(
+        BadInput, match="numbered columns only .such as obs_0, obs_1., while F_x, F_y begin"
+    ):
         read_table(path, {"actions": "F_", "rewards": "gain"})
     with pytest.raises(BadInput, match="did you mean 'gain'"):
         read_table(path, {"actions": "F_x+F_y", "rewards": "gai"})
@@ -197,16 +217,28 @@ def test_a_prefix_of_columns_without_numbers_is_told_from_a_misspelt_name(tmp_pa
 
 def test_common_names_stand_for_our_words_in_a_mapping(tmp_path):
     given = log()
-    names = {"observations": "seen", "actions": "F", "rewards": "gain", "timeouts": "cut", "terminals": "out"}
+    names = {
+        "observations": "seen",
+        "actions": "F",
+        "rewards": "gain",
+        "timeouts": "cut",
+        "terminals": "out",
+    }
     path = write_csv(tmp_path / "log.csv", {names[word]: column for word, column in given.items()})
     mapping = {"obs": "seen_", "acts": "F_", "rew": "gain", "truncated": "cut", "terminated": "out"}
     assert read_table(path, mapping).sha256 == from_arrays(**given).sha256
-    with pytest.raises(BadInput, match="names observations twice, for state stands for them as well"):
+    with pytest.raises(
+        BadInput, match="names observations twice, for state stands for them as well"
+    ):
         read_table(path, {**mapping, "state": "gain"})
 
 
-@pytest.mark.parametrize(("word", "defect", "what"), [("nan", "nan", "NaN"), ("-inf", "infinite", "an inf")])
-def test_a_number_that_is_not_finite_is_told_with_its_line_and_column(tmp_path, reader, word, defect, what):
+@pytest.mark.parametrize(
+    ("word", "defect", "what"), [("nan", "nan", "NaN"), ("-inf", "infinite", "an inf")]
+)
+def test_a_number_that_is_not_finite_is_told_with_its_line_and_column(
+    tmp_path, reader, word, defect, what
+):
     path = write_csv(tmp_path / "log.csv", log())
     lines = path.read_text().splitlines()
     for row in (3, 5):
@@ -296,9 +328,13 @@ def test_the_note_on_a_range_tells_what_was_missing_and_what_holds_now(given, mi
     low, high, sentence = completed(np.stack([-reach, reach]), *given)
     np.testing.assert_array_equal(low, -reach if given[0] is None else np.broadcast_to(given[0], 3))
     np.testing.assert_array_equal(high, reach if given[1] is None else np.broadcast_to(given[1], 3))
-    assert sentence.startswith(f"{missing} of the actions was not given. They reach from -40 to 40, so the ")
+    assert sentence.startswith(
+        f"{missing} of the actions was not given. They reach from -40 to 40, so the "
+    )
     assert f"was taken as {told}" in sentence
-    assert ("--action-low" in sentence, "--action-high" in sentence) == tuple(x is None for x in given)
+    assert ("--action-low" in sentence, "--action-high" in sentence) == tuple(
+        x is None for x in given
+    )
 
 
 def test_one_bound_is_noted_as_it_is_kept(tmp_path):
@@ -339,7 +375,9 @@ def test_from_episodes_is_from_arrays(tmp_path):
     data = from_episodes(parts, action_low=-2, name="three")
     assert data.episode_ends.nonzero()[0].tolist() == [3, 10, 13]
     assert (data.masks == 0).nonzero()[0].tolist() == [10]
-    np.testing.assert_array_equal(data.next_observations[3], parts[0]["observations"][4].astype(np.float32))
+    np.testing.assert_array_equal(
+        data.next_observations[3], parts[0]["observations"][4].astype(np.float32)
+    )
     assert (data.name, data.action_low.tolist()) == ("three", [-2.0])
     cut = [{**part, "observations": part["observations"][:-1]} for part in parts]
     cut[1] = {**cut[1], "terminals": np.arange(7) == 6}
@@ -373,7 +411,8 @@ def test_damaged_files_are_refused_in_a_sentence(tmp_path, reader):
     rng = np.random.default_rng(0)
     whole = write_csv(tmp_path / "log.csv.gz", log())
     pyarrow.parquet.write_table(
-        pyarrow.table({name: list(value) for name, value in log().items()}), tmp_path / "log.parquet"
+        pyarrow.table({name: list(value) for name, value in log().items()}),
+        tmp_path / "log.parquet",
     )
     write_csv(tmp_path / "log.csv", log())
     for name in (whole.name, "log.parquet", "log.csv"):
@@ -418,13 +457,19 @@ def test_human_demonstrations_with_episode_lengths_go_in():
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not on this machine")
 def test_genuine_files_raise_no_false_alarm():
-    usual = {None, "unseen-successor", "constant-observations", "constant-actions", "constant-rewards"}
+    usual = {
+        None,
+        "unseen-successor",
+        "constant-observations",
+        "constant-actions",
+        "constant-rewards",
+    }
     for path in sorted((SHARED / "d4rl_files").glob("*.hdf5")):
         told = {name_of(note) for note in read_table(path).notes} - usual
         # AntMaze marks every row at the goal, while the log goes on.
-        assert told <= ({"one-row-episodes"} if path.name == "antmaze-medium-diverse-v0.hdf5" else set()), (
-            path
-        )
+        assert told <= (
+            {"one-row-episodes"} if path.name == "antmaze-medium-diverse-v0.hdf5" else set()
+        ), path
 
 
 def test_the_example_of_the_page_learns_what_the_operators_do(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,9 @@ SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1}
 
 @cache
 def start():
-    return jax.jit(AGENT.init, static_argnums=1)(jax.random.key(0), Spec(3, 2), configure(AGENT, SMALL))
+    return jax.jit(AGENT.init, static_argnums=1)(
+        jax.random.key(0), Spec(3, 2), configure(AGENT, SMALL)
+    )
 
 
 def made(**values):
@@ -70,7 +72,9 @@ def test_guidance_does_not_feel_the_critics_scale():
         def critics(s, a):
             return factor * state.critics.params(s, a)
 
-        return jax.grad(lambda p: td3_bc.policy_loss(p, critics, data, config)[0])(state.policy.params)
+        return jax.grad(lambda p: td3_bc.policy_loss(p, critics, data, config)[0])(
+            state.policy.params
+        )
 
     for a, b in zip(jax.tree.leaves(gradient(1.0)), jax.tree.leaves(gradient(10.0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
@@ -103,7 +107,10 @@ def test_policy_and_targets_move_at_every_second_update_only():
     for target, online, rate in (
         ("critics_target", second.critics.params, 0.1), ("policy_target", second.policy.params, 0.2),
     ):  # fmt: skip
-        before, after = jax.tree.leaves(getattr(state, target)), jax.tree.leaves(getattr(second, target))
+        before, after = (
+            jax.tree.leaves(getattr(state, target)),
+            jax.tree.leaves(getattr(second, target)),
+        )
         for old, new, to in zip(before, after, jax.tree.leaves(online), strict=True):
             np.testing.assert_allclose(new, (1 - rate) * old + rate * to, rtol=1e-4, atol=1e-6)
 

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bfq.cli import toy as verb
-from bfq.data.checkerboard import SQUARES, cells, checkerboard, on_filled
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
-from bfq.evaluation.distributions import (
+from bfq_paper import cli_toy as verb
+from bfq_paper.checkerboard_data import SQUARES, cells, checkerboard, on_filled
+from bfq_paper.distributions import (
     compare,
     energy_distance,
     mean_distance,
     sliced_wasserstein2,
     squares_covered,
 )
-from bfq.reporting.toy_figure import Panel, toy_figure
-from bfq.reproduction.work.checkerboard import measure
-from bfq.training.toy import Clouds, experiment, sample, stream, train
-from bfq.training.toy_methods import METHODS, PAPER, Settings, consistent, unconditional
+from bfq_paper.toy_figure import Panel, toy_figure
+from bfq_paper.toy_methods import METHODS, PAPER, Settings, consistent, unconditional
+from bfq_paper.toy_training import Clouds, experiment, sample, stream, train
+from bfq_paper.work.checkerboard import measure
 
 
 def test_mean_distance_is_the_mean_of_the_whole_matrix():
@@ -211,7 +211,8 @@ def png_size(png: bytes) -> tuple[int, int]:
 def test_many_panels_stand_in_two_rows():
     points = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     one, two, odd = (
-        png_size(toy_figure([Panel("title", "note", points, "generated")] * count)) for count in (6, 14, 13)
+        png_size(toy_figure([Panel("title", "note", points, "generated")] * count))
+        for count in (6, 14, 13)
     )
     assert one == (2160, 453)
     assert two == odd == (2520, 2 * 453 + 1)
@@ -224,14 +225,16 @@ def test_all_trains_every_method(tmp_path, monkeypatch):
         asked.append((tuple(seeds), tuple(names)))
         raise BadInput("enough.")
 
-    monkeypatch.setattr("bfq.reproduction.work.checkerboard.experiment", short)
+    monkeypatch.setattr("bfq_paper.work.checkerboard.experiment", short)
     for words in (["--all", "--seeds", "3"], []):
         with pytest.raises(BadInput, match="enough"):
             verb.run(arguments(*words, "--out", str(tmp_path)))
     assert asked == [((0, 1, 2), EVERYTHING), ((0,), PAPER)]
 
 
-@pytest.mark.parametrize("words", [["--seeds", "0"], ["--epochs", "-1"], ["--out", "/proc/nowhere"]])
+@pytest.mark.parametrize(
+    "words", [["--seeds", "0"], ["--epochs", "-1"], ["--out", "/proc/nowhere"]]
+)
 def test_bad_input_is_one_sentence(words):
     with pytest.raises(BadInput, match=r"^[^\n]+\.$"):
         verb.run(arguments(*words))

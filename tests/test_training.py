@@ -30,7 +30,13 @@ from bfq.training.health import Diverged, Health
 from bfq.training.loop import Loop, Means, Stopped, make_plan, stop_signals
 
 TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16}
-QUICK = {"seeds": [0, 4], "values": TINY, "evaluations": 2, "evaluation": {"episodes": 1}, "chunk": 10}
+QUICK = {
+    "seeds": [0, 4],
+    "values": TINY,
+    "evaluations": 2,
+    "evaluation": {"episodes": 1},
+    "chunk": 10,
+}
 
 
 def tiny_run(**changes):
@@ -62,7 +68,9 @@ def test_a_run_leaves_what_it_promises(whole):
         "learning_curves.png",
     } <= names
     result = json.loads((whole / "result.json").read_text())
-    promised = "task agent steps members scores protocol data versions train_seconds microseconds_per_step"
+    promised = (
+        "task agent steps members scores protocol data versions train_seconds microseconds_per_step"
+    )
     assert set(promised.split()) <= result.keys()
     assert result["members"] == [{"seed": 0, "overrides": {}}, {"seed": 4, "overrides": {}}]
     assert len(result["scores"]["return"]) == len(result["scores"]["normalized"]) == 2
@@ -116,7 +124,11 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, number):
     folder = tmp_path / "run"
     start(tiny_run(steps=100_000, evaluations=0), folder)
     process = spawn(folder, "--resume")
-    wait_for(lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0)
+    wait_for(
+        lambda: (
+            (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
+        )
+    )
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -133,7 +145,9 @@ def test_stopping_between_log_rows_changes_nothing(whole, tmp_path, monkeypatch)
     for wanted in (30, 70):  # not where rows are written
         saved = []
 
-        def stop_after(step, states, metrics, reporter, self, record=loop.Loop._record, wanted=wanted):
+        def stop_after(
+            step, states, metrics, reporter, self, record=loop.Loop._record, wanted=wanted
+        ):
             record(self, step, states, metrics, reporter)
             if step == wanted:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -152,7 +166,10 @@ def test_stopping_between_log_rows_changes_nothing(whole, tmp_path, monkeypatch)
 
 
 def tree(value=1.0):
-    return {"a": jnp.full((2, 3), float(value)), "b": (jnp.arange(4, dtype=jnp.int32), jnp.zeros(()))}
+    return {
+        "a": jnp.full((2, 3), float(value)),
+        "b": (jnp.arange(4, dtype=jnp.int32), jnp.zeros(())),
+    }
 
 
 def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
@@ -204,9 +221,15 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 
 def test_embeddings_that_were_kept_apart_are_read_as_a_pair(tmp_path):
     """Checkpoints of earlier versions: of every member, the embedding of t and that of r."""
-    old = {"policy": {f"embed_{time}": {"w": jnp.full((3, 4), v)} for time, v in (("t", 1.0), ("r", 2.0))}}
+    old = {
+        "policy": {
+            f"embed_{time}": {"w": jnp.full((3, 4), v)} for time, v in (("t", 1.0), ("r", 2.0))
+        }
+    }
     save_checkpoint(tmp_path, 10, old, {}, keep=2)
-    found = read_checkpoint(folders(tmp_path)[0], {"policy": {"embed": {"w": jnp.zeros((3, 2, 4))}}})
+    found = read_checkpoint(
+        folders(tmp_path)[0], {"policy": {"embed": {"w": jnp.zeros((3, 2, 4))}}}
+    )
     np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 0], 1.0)
     np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 1], 2.0)
     kept = read_checkpoint(folders(tmp_path)[0], old)  # the residual network still has two
@@ -231,7 +254,9 @@ def test_a_full_disk_is_said_and_the_checkpoint_before_stands(tmp_path, monkeypa
         raise DiskTrouble("No space left on device")
 
     monkeypatch.setattr(checkpoints, "write_bytes", full)
-    with pytest.raises(DiskTrouble, match=r"step 20 was not saved .*No space.* step-000000010, stands"):
+    with pytest.raises(
+        DiskTrouble, match=r"step 20 was not saved .*No space.* step-000000010, stands"
+    ):
         save_checkpoint(tmp_path, 20, tree(20), {}, keep=2)
     monkeypatch.undo()
     assert latest_checkpoint(tmp_path, jax.eval_shape(tree), print).step == 10
@@ -264,13 +289,17 @@ def test_health_names_the_loss_the_member_and_the_update():
     health().check(chunk, 100)
     chunk["critic_loss"][7, 0] = np.inf
     chunk["policy_loss"][3, 1] = np.nan
-    with pytest.raises(Diverged, match=r"policy_loss became nan at update 104 of member 1\{'eta': 3.0\}"):
+    with pytest.raises(
+        Diverged, match=r"policy_loss became nan at update 104 of member 1\{'eta': 3.0\}"
+    ):
         health().check(chunk, 100)
 
 
 def test_health_knows_what_the_rewards_allow():
     q = np.zeros((10, 2))
-    health().check({"q": q + 19.0}, 0)  # the rewards allow −10 to 5; a width more on either side is tolerated
+    health().check(
+        {"q": q + 19.0}, 0
+    )  # the rewards allow −10 to 5; a width more on either side is tolerated
     q[4, 1] = 21.0
     with pytest.raises(Diverged, match=r"mean Q reached 21 at update 5 of member .* beyond 5"):
         health().check({"q": q}, 0)
@@ -281,10 +310,14 @@ def test_health_knows_what_the_rewards_allow():
 @pytest.mark.parametrize("name", ["boundary_loss", "composition_loss", "distil_loss"])
 def test_health_knows_what_actions_allow(name):
     chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
-    health().check({**chunk, "critic_loss": np.full((10, 2), 1e6)}, 5000)  # which has the rewards' size
+    health().check(
+        {**chunk, "critic_loss": np.full((10, 2), 1e6)}, 5000
+    )  # which has the rewards' size
     chunk[name][6, 1] = 1e18
     health().check(chunk, 993)  # so far networks are fresh
-    with pytest.raises(Diverged, match=rf"{name} reached 1e\+18 at update 1001 of member 1.*clip_norm"):
+    with pytest.raises(
+        Diverged, match=rf"{name} reached 1e\+18 at update 1001 of member 1.*clip_norm"
+    ):
         health().check(chunk, 994)
 
 
@@ -323,14 +356,22 @@ def test_lost_metrics_are_noticed(whole, tmp_path):
 
 
 def test_the_command_describes_the_whole_run(tmp_path):
-    file, limit = str(tmp_path / "a b;$(touch x).npz"), {"episode_steps": 7, "simulator": "Pendulum-v1"}
-    judged, changed = {"policy": "online", "seed": 5}, {"observations": "none", "reward": "standardise"}
+    file, limit = (
+        str(tmp_path / "a b;$(touch x).npz"),
+        {"episode_steps": 7, "simulator": "Pendulum-v1"},
+    )
+    judged, changed = (
+        {"policy": "online", "seed": 5},
+        {"observations": "none", "reward": "standardise"},
+    )
     chosen = {"candidates": 4, "selection": "softmax", "softmax_weight": 2.5}
     for run in (
         tiny_run(values={**TINY, "preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
         compose(file, "bfq", seeds=[3], stop_on_divergence=False, **limit),
         compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
-        compose("pendulum-mixed", "dql", values={"sampler": "ddim"}, evaluation=judged, data=changed),
+        compose(
+            "pendulum-mixed", "dql", values={"sampler": "ddim"}, evaluation=judged, data=changed
+        ),
         compose("pendulum-mixed", "bfq", evaluation=chosen),
     ):
         words = shlex.split(command(run))
@@ -364,7 +405,9 @@ def test_values_are_looked_at_together_and_not_one_by_one():
 def test_bad_settings_of_ones_own_data_leave_nothing_behind(changes, says, tmp_path):
     if says == "NVIDIA" and jax.default_backend() != "cpu":
         pytest.skip("which this machine has")
-    data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8)
+    data = bfq.from_arrays(
+        np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8
+    )
     with pytest.raises(BadInput, match=says):
         bfq.train(data, out=tmp_path / "run", quiet=True, **{**QUICK, "steps": 20, **changes})
     assert not (tmp_path / "run").exists()
@@ -417,7 +460,9 @@ def test_stop_signals_restore_what_was_there():
 
 
 def test_a_wish_to_stop_that_nobody_asked_about_is_not_lost():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background has it ignored
     try:
         with pytest.raises(KeyboardInterrupt), stop_signals():
             os.kill(os.getpid(), signal.SIGINT)

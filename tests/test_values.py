@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from bfq.agents.agent import Acting
-from bfq.agents.values import aggregate, backup_values, choose, critic_loss, guidance, guided, td_target
+from bfq.agents.values import (
+    aggregate,
+    backup_values,
+    choose,
+    critic_loss,
+    guidance,
+    guided,
+    td_target,
+)
 from bfq.nets.critic import Critics
 
 KEY = jax.random.key(0)
@@ -93,7 +101,8 @@ def test_guided_is_guidance_by_all_critics_with_its_gradient(how):
         return guidance(q, key, how), q.mean()
 
     found, wanted = (
-        jax.vmap(jax.value_and_grad(f, has_aux=True), (None, 0))(actions, keys) for f in (apart, together)
+        jax.vmap(jax.value_and_grad(f, has_aux=True), (None, 0))(actions, keys)
+        for f in (apart, together)
     )
     for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -106,7 +115,9 @@ def test_best_of_n_takes_the_best():
     one = choose(sample, values, observations, KEY, Acting(candidates=1))
     best = choose(sample, values, observations, KEY, Acting(candidates=64))
     assert one.shape == best.shape == (50, 2)
-    np.testing.assert_allclose(best[:, 0].mean(), 1 - 2 / 65, atol=0.02)  # the mean of the largest of 64
+    np.testing.assert_allclose(
+        best[:, 0].mean(), 1 - 2 / 65, atol=0.02
+    )  # the mean of the largest of 64
     assert abs(float(one[:, 0].mean())) < 0.3
 
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bfq.api import Result, evaluate, train
-    from bfq.data import Dataset, from_arrays, from_episodes, load_dataset
+    from bfq.data.dataset import Dataset, from_arrays, from_episodes
     from bfq.deploy.policy import Policy, load_policy
     from bfq.errors import BadInput
+    from bfq.tasks.sources import load_dataset
 
 _HOMES = {
     "train": "bfq.api",
     "evaluate": "bfq.api",
     "Result": "bfq.api",
-    "Dataset": "bfq.data",
-    "from_arrays": "bfq.data",
-    "from_episodes": "bfq.data",
-    "load_dataset": "bfq.data",
+    "Dataset": "bfq.data.dataset",
+    "from_arrays": "bfq.data.dataset",
+    "from_episodes": "bfq.data.dataset",
+    "load_dataset": "bfq.tasks.sources",
     "Policy": "bfq.deploy.policy",
     "load_policy": "bfq.deploy.policy",
     "BadInput": "bfq.errors",

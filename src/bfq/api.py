@@ -11,7 +11,6 @@ import jax
 
 from bfq.agents.agent import check_acting
 from bfq.data import store
-from bfq.data.catalog import DEFAULT_TASK
 from bfq.data.dataset import Dataset
 from bfq.deploy.policy import Policy, load_policy
 from bfq.errors import BadInput, unknown
@@ -22,6 +21,7 @@ from bfq.evaluation.scores import Scores, scores
 from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
 from bfq.provenance import versions
 from bfq.settings import command, compose, limited, reference_of
+from bfq.tasks.catalog import DEFAULT_TASK
 
 OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
 
@@ -52,7 +52,9 @@ class Result:
         seed: int = 0,
     ) -> Policy:
         """A trained member, which acts as the run's protocol says unless told otherwise."""
-        return load_policy(self.folder, member, candidates=candidates, temperature=temperature, seed=seed)
+        return load_policy(
+            self.folder, member, candidates=candidates, temperature=temperature, seed=seed
+        )
 
 
 def train(
@@ -77,13 +79,20 @@ def train(
     if strange:
         raise unknown("setting", sorted(strange)[0], inspect.signature(compose).parameters)
     name = OWN_DATA if isinstance(task, Dataset) else str(task)
-    run = compose(name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings)
+    run = compose(
+        name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings
+    )
     folder = Path(out) if out is not None else new_folder(run)
     if isinstance(task, Dataset):
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
         place = folder / name
-        start(replace(run, task=str(place.absolute())), folder, task, keep=lambda: store.save(task, place))
+        start(
+            replace(run, task=str(place.absolute())),
+            folder,
+            task,
+            keep=lambda: store.save(task, place),
+        )
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))

@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 from bfq.errors import BadInput, DiskTrouble
 
 TOO_LARGE = "RESOURCE_EXHAUSTED"  # how XLA's message begins where memory is short
-NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # what is wrong with a name, wherever it is first looked at
+NO_NAMES = (
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)  # what is wrong with a name, wherever it is first looked at
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,7 +55,9 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 def _too_large(trouble: BaseException) -> int:
     what = " ".join(str(trouble).split())[:200]
-    return _told(f"the memory is too small for this: fewer members, smaller batches or networks ({what}).", 1)
+    return _told(
+        f"the memory is too small for this: fewer members, smaller batches or networks ({what}).", 1
+    )
 
 
 def _short(name: str, most: int = 80) -> str:

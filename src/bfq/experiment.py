@@ -12,7 +12,6 @@ import numpy as np
 from bfq.agents.agent import Spec, configure, get_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.sources import load_dataset
 from bfq.data.summary import forget
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
 from bfq.errors import BadInput, Busy
@@ -31,7 +30,16 @@ from bfq.files import (
     write_json,
 )
 from bfq.provenance import versions
-from bfq.settings import FORMAT, RunConfig, baseline_of, check_precision, checked, command, reference_of
+from bfq.settings import (
+    FORMAT,
+    RunConfig,
+    baseline_of,
+    check_precision,
+    checked,
+    command,
+    reference_of,
+)
+from bfq.tasks.sources import load_dataset
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
@@ -67,7 +75,9 @@ def stem_of(run: RunConfig) -> str:
 def unfinished(runs: Path = RUNS) -> Path:
     """The newest run under `runs` that has not ended."""
     started = [
-        path.parent for path in runs.glob("*/config.json") if not (path.parent / "result.json").exists()
+        path.parent
+        for path in runs.glob("*/config.json")
+        if not (path.parent / "result.json").exists()
     ]
     if not started:
         raise BadInput(f"no unfinished run in {runs}: name one with --out.")
@@ -89,7 +99,9 @@ def start(
     told, unless they are `known`.
     """
     if (folder / "config.json").exists():
-        raise BadInput(f"{folder} holds a run already: add --resume to continue it, or choose another --out.")
+        raise BadInput(
+            f"{folder} holds a run already: add --resume to continue it, or choose another --out."
+        )
     check_place(folder)
     check_precision(run.precision)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
@@ -123,7 +135,9 @@ def read_run(folder: Path, name: str = "config.json") -> tuple[RunConfig, dict[s
         raise BadInput(f"{folder / name} is not the configuration of a run.")
     names = {field.name for field in dataclasses.fields(RunConfig)}
     try:
-        run = checked(RunConfig(**{name: value for name, value in content.items() if name in names}))
+        run = checked(
+            RunConfig(**{name: value for name, value in content.items() if name in names})
+        )
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise BadInput(f"{folder / name} is incomplete or damaged: {error!r}.") from error
     return run, {name: value for name, value in content.items() if name not in names}
@@ -159,7 +173,9 @@ def transforms_of(kept: dict[str, Any]) -> Transforms:
 
 def _in_pairs(mean: Any, std: Any, low: Any, high: Any) -> bool:
     """Whether four arrays are finite lists of which the first two and the last two are of one length."""
-    whole = all(each.ndim == 1 and len(each) and np.isfinite(each).all() for each in (mean, std, low, high))
+    whole = all(
+        each.ndim == 1 and len(each) and np.isfinite(each).all() for each in (mean, std, low, high)
+    )
     return whole and len(mean) == len(std) and len(low) == len(high) and bool((std > 0).all())
 
 
@@ -172,7 +188,9 @@ def _is_float32(value: Any) -> bool:
 def told_transforms(transforms: Transforms) -> dict[str, Any]:
     """Transforms as config.json keeps them; float32 numbers survive the way through JSON unchanged."""
     values = {f.name: getattr(transforms, f.name) for f in dataclasses.fields(transforms)}
-    arrays = {name: value.tolist() for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays = {
+        name: value.tolist() for name, value in values.items() if isinstance(value, np.ndarray)
+    }
     return {
         **arrays,
         "reward": dataclasses.asdict(transforms.reward),
@@ -213,7 +231,10 @@ def load_trained(folder: str | Path) -> Trained:
 
 
 def complete(
-    folder: Path, dataset: Dataset | None = None, trackers: tuple[str, ...] = (), quiet: bool = False
+    folder: Path,
+    dataset: Dataset | None = None,
+    trackers: tuple[str, ...] = (),
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Trains a run's baselines and the run itself, each from where it stands, and writes the report.
 
@@ -235,7 +256,9 @@ def complete(
 
 
 def _report(folder: Path) -> None:
-    from bfq.reporting.report import write_report  # it draws: seconds of imports that training need not await
+    from bfq.reports.report import (
+        write_report,  # it draws: seconds of imports that training need not await
+    )
 
     write_report([folder], folder)
 
@@ -251,12 +274,16 @@ def _data_of(run: RunConfig, folder: Path) -> str:
     return str(inside) if store.exists(inside) else run.task
 
 
-def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> dict[str, Any]:
+def execute(
+    folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool
+) -> dict[str, Any]:
     """Trains the run of a folder from where it stands to its end, and writes its result.json."""
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json")
         if not isinstance(result, dict):
-            raise BadInput(f"{folder / 'result.json'} is damaged: remove it, and --resume makes it again.")
+            raise BadInput(
+                f"{folder / 'result.json'} is damaged: remove it, and --resume makes it again."
+            )
         return result
     remember_compilations()
     run, kept = read_run(folder)
@@ -264,7 +291,9 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
     transforms, population = transforms_of(kept), population_of(run)
     outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
     result = _result(run, folder, population, dataset, transforms, outcome.clock)
-    write_json(folder / "result.json", result)  # before graphics are asked, which may end the process
+    write_json(
+        folder / "result.json", result
+    )  # before graphics are asked, which may end the process
     _picture(run, folder, population, outcome.states, transforms)
     return result
 
@@ -280,7 +309,9 @@ def _picture(
     try:
         picture = strip(act, world, protocol, len(population.members))
     except Exception as error:  # noqa: BLE001 - graphics fail in many ways, and no score depends on them
-        say(f"note: no pictures of the policy, since this machine cannot draw {world.simulator}: {error!r}")
+        say(
+            f"note: no pictures of the policy, since this machine cannot draw {world.simulator}: {error!r}"
+        )
         return
     write_bytes(folder / "frames.png", picture)
 
@@ -320,7 +351,9 @@ def _train(
     title = f"{run.agent} on {dataset.name}"
     with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
-        plan = make_plan(run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence)
+        plan = make_plan(
+            run.steps, run.chunk, run.evaluations if world else 0, run.stop_on_divergence
+        )
         if plan.eval_at and list(plan.eval_at) != run.evaluations:
             told = ", ".join(f"{step:,}" for step in dict.fromkeys(plan.eval_at))
             say(f"note: evaluations come after whole calls of {plan.chunk} updates: {told}.")
@@ -349,7 +382,9 @@ def _result(
     reference = reference_of(run)
     data = dataset.describe()
     comparable = reference is not None and run.metric == "return"
-    data["normalized_mean"] = reference.normalise(data["return_mean"]) if reference and comparable else None
+    data["normalized_mean"] = (
+        reference.normalise(data["return_mean"]) if reference and comparable else None
+    )
     return {
         "task": dataset.name,
         "agent": run.agent,
@@ -380,7 +415,9 @@ def _last_scores(folder: Path) -> dict[str, Any] | None:
     check_regular(path)
     try:
         rows = [json_of(line) for line in path.read_text().splitlines()]
-        evaluations = [{"normalized": None, **row["metrics"]} for row in rows if row["kind"] == "evaluation"]
+        evaluations = [
+            {"normalized": None, **row["metrics"]} for row in rows if row["kind"] == "evaluation"
+        ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(f"{path} is damaged, so the scores are lost: {error!r}.") from error
     return evaluations[-1] if evaluations else None

@@ -94,7 +94,9 @@ def check_place(folder: Path) -> None:
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot write to the folder {folder}: {error}.") from error
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise BadInput(f"cannot write to the folder {folder}: {there} is no folder one can write to.")
+        raise BadInput(
+            f"cannot write to the folder {folder}: {there} is no folder one can write to."
+        )
 
 
 def make_folder(path: Path) -> None:
@@ -105,7 +107,9 @@ def make_folder(path: Path) -> None:
         probe.touch()
         probe.unlink()
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot write to the folder {path}: {getattr(error, 'strerror', error)}.") from error
+        raise BadInput(
+            f"cannot write to the folder {path}: {getattr(error, 'strerror', error)}."
+        ) from error
 
 
 TRAINING = "another process is training in {folder}: wait for it or choose another --out."
@@ -137,7 +141,9 @@ def open_lock(path: Path) -> IO[bytes]:
     except OSError as error:
         if error.errno in NO_FILE:
             raise BadInput(f"{path} is not a plain file: remove it.") from error
-        raise BadInput(f"cannot write to the folder {path.parent}: {error.strerror or error}.") from error
+        raise BadInput(
+            f"cannot write to the folder {path.parent}: {error.strerror or error}."
+        ) from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise BadInput(f"{path} is not a plain file: remove it.")

@@ -21,12 +21,12 @@ from bfq.agents.agent import (
     numeric_fields,
     typed,
 )
-from bfq.data.catalog import DEFAULT_TASK, TASKS, Reference, Task
-from bfq.data.sources import is_kept, kept
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels.device import available
 from bfq.presets import Preset, preset
+from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Reference, Task
+from bfq.tasks.sources import is_kept, kept
 
 FORMAT = 1
 PRECISIONS = ("float32", "bfloat16")
@@ -68,7 +68,9 @@ class RunConfig:
     stop_on_divergence: bool = True
     metric: str = "return"  # what an episode is scored by: return or success
     baselines: tuple[str, ...] = ()  # agents trained in the same way and shown beside this one
-    precision: str = "float32"  # of the numbers that products multiply; sums and parameters are float32
+    precision: str = (
+        "float32"  # of the numbers that products multiply; sums and parameters are float32
+    )
     format: int = FORMAT
 
     @property
@@ -102,7 +104,9 @@ def compose(
     if card is not None and not card.simulator:
         raise BadInput(f"the {card.name} has no states and no rewards: `bfq toy` trains on it.")
     if card is None and Path(task).suffix and not is_kept(task):
-        task = str(Path(task).expanduser().absolute())  # so that the run can be resumed from anywhere
+        task = str(
+            Path(task).expanduser().absolute()
+        )  # so that the run can be resumed from anywhere
     known = preset(agent, card.like if card else task, card.family if card else "own")
     chosen, varied = _split(method, values or {})
     base = {"discount": card.discount} if card else {}
@@ -125,7 +129,9 @@ def compose(
         data=_data(card, known, data or {}),
         evaluation=protocol.describe(),
         evaluations=_evaluations(evaluations, config.steps),
-        chunk=_at_least(1, "chunk", CHUNKS[jax.default_backend() == "cpu"] if chunk is None else chunk),
+        chunk=_at_least(
+            1, "chunk", CHUNKS[jax.default_backend() == "cpu"] if chunk is None else chunk
+        ),
         stop_on_divergence=stop_on_divergence,
         baselines=_baselines(agent, baselines),
         precision=precision,
@@ -159,7 +165,9 @@ def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
     if acting.sampling_steps or acting.sampler != "trained":
         key, spec = jax.random.key(0), Spec(2, 2)
         states = jax.eval_shape(lambda: agent.init(key, spec, config))
-        jax.eval_shape(lambda state: agent.act(state, jnp.zeros((1, 2)), key, config, acting), states)
+        jax.eval_shape(
+            lambda state: agent.act(state, jnp.zeros((1, 2)), key, config, acting), states
+        )
 
 
 def check_precision(precision: str) -> None:
@@ -182,7 +190,9 @@ def _baselines(agent: str, named: Sequence[str]) -> tuple[str, ...]:
     """The agents to be trained beside this one, each once; "all" are all others."""
     wished = [name for one in named for name in (agent_names() if one == "all" else [one])]
     return tuple(
-        dict.fromkeys(get_agent(name).name for name in wished if name != agent or "all" not in named)
+        dict.fromkeys(
+            get_agent(name).name for name in wished if name != agent or "all" not in named
+        )
     )
 
 
@@ -211,7 +221,9 @@ def checked(run: RunConfig) -> RunConfig:
         raise BadInput(f"the hyperparameters are not those of {agent.name}.")
     single, varied = _split(agent, run.varied)
     if single:  # it would stand among the hyperparameters
-        raise BadInput(f"the varied hyperparameters are lists of several values, but {min(single)} is none.")
+        raise BadInput(
+            f"the varied hyperparameters are lists of several values, but {min(single)} is none."
+        )
     _check_varied(agent, config, varied)
     for name, least in (("chunk", 1), ("episode_steps", 1)):
         _at_least(least, name, getattr(run, name))
@@ -240,7 +252,10 @@ def command(run: RunConfig) -> str:
     usual = compose(run.task, run.agent)
     told = ("steps", *run.varied)
     changed = {k: v for k, v in run.config.items() if k not in told and v != usual.config[k]}
-    values = {**changed, **{name: ",".join(map(str, several)) for name, several in run.varied.items()}}
+    values = {
+        **changed,
+        **{name: ",".join(map(str, several)) for name, several in run.varied.items()},
+    }
     words = ["bfq", "train", "--task", run.task, "--agent", run.agent, "--steps", str(run.steps)]
     words += ["--seeds", _told(run.seeds)]
     for name, value in values.items():
@@ -268,13 +283,22 @@ def _told(numbers: int | Sequence[int]) -> str:
     return ",".join(map(str, numbers)) + ("," if len(numbers) == 1 else "")
 
 
-def _place(task: str, card: Task | None, simulator: str | None, episode_steps: int | None) -> dict[str, Any]:
+def _place(
+    task: str, card: Task | None, simulator: str | None, episode_steps: int | None
+) -> dict[str, Any]:
     """Where the policy is judged: the card's simulator, the one named for a file, or nowhere."""
     if card is None:
         if not Path(task).suffix and not is_kept(task):
             raise unknown("task", task, [*TASKS, *kept()])
-        limit = _at_least(1, "episode_steps", _limit(simulator) if episode_steps is None else episode_steps)
-        return {"simulator": simulator, "episode_steps": limit, "reference": None, "metric": "return"}
+        limit = _at_least(
+            1, "episode_steps", _limit(simulator) if episode_steps is None else episode_steps
+        )
+        return {
+            "simulator": simulator,
+            "episode_steps": limit,
+            "reference": None,
+            "metric": "return",
+        }
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is judged in {card.simulator} for {card.episode_steps} steps: another simulator or "
@@ -293,7 +317,9 @@ def _limit(simulator: str | None) -> int:
     """After how many steps episodes end: the simulator's own limit, where it has one."""
     if simulator is None:
         return USUAL_STEPS
-    from bfq.simulation.worlds import usual_steps  # imports a simulator's package: only where one is named
+    from bfq.envs.worlds import (
+        usual_steps,  # imports a simulator's package: only where one is named
+    )
 
     return usual_steps(simulator) or USUAL_STEPS
 
@@ -318,7 +344,9 @@ def _values(known: Preset, section: str) -> dict[str, Any]:
     return {name: sourced.value for name, sourced in known[section].items()}
 
 
-def _split(agent: Agent, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[float]]]:
+def _split(
+    agent: Agent, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Hyperparameters with one value, and those with several, whose names and types are checked here."""
     numeric = numeric_fields(agent.config())
     single: dict[str, Any] = {}

@@ -14,11 +14,11 @@ from bfq.errors import BadInput
 from bfq.experiment import complete, read_run, say, start
 from bfq.files import write_bytes, write_json
 from bfq.provenance import versions
-from bfq.reporting.ablation_figure import sweep_figure
-from bfq.reporting.report import write_report
-from bfq.reporting.runs import read_run as read_finished
-from bfq.reporting.standings import Method, Standings, standings
-from bfq.reporting.tables import in_words
+from bfq.reports.ablation_figure import sweep_figure
+from bfq.reports.report import write_report
+from bfq.reports.runs import read_run as read_finished
+from bfq.reports.standings import Method, Standings, standings
+from bfq.reports.tables import in_words
 from bfq.settings import RunConfig, command
 
 ALONE = "run"  # the only folder, where no run differs from another
@@ -28,13 +28,21 @@ Values = Mapping[str, Sequence[Any]]
 def combinations(agent: str, values: Values) -> list[dict[str, list[Any]]]:
     """The values of each run: one combination of what members must share, and all other numbers."""
     numeric = numeric_fields(get_agent(agent).config())
-    shared = {name: several for name, several in values.items() if name not in numeric and len(several) > 1}
+    shared = {
+        name: several
+        for name, several in values.items()
+        if name not in numeric and len(several) > 1
+    }
     rest = {name: list(several) for name, several in values.items() if name not in shared}
     if all(len(several) < 2 for several in values.values()):
-        raise BadInput("there is nothing to sweep: give a hyperparameter several values, as --set eta=0.1,1.")
+        raise BadInput(
+            "there is nothing to sweep: give a hyperparameter several values, as --set eta=0.1,1."
+        )
     for name, several in shared.items():
         if len(set(several)) < len(several):
-            raise BadInput(f"{name} is given the same value twice: it would only train the same run again.")
+            raise BadInput(
+                f"{name} is given the same value twice: it would only train the same run again."
+            )
     return [
         {**rest, **{name: [one] for name, one in zip(shared, chosen, strict=True)}}
         for chosen in product(*shared.values())
@@ -50,10 +58,14 @@ def folder_name(values: Values, chosen: Values) -> str:
 def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
     """Trains every run in its own folder from where it stands; what holds another run is refused first."""
     if (folder / "config.json").exists():
-        raise BadInput(f"{folder} holds a run of its own, whose report would be lost: choose another --out.")
+        raise BadInput(
+            f"{folder} holds a run of its own, whose report would be lost: choose another --out."
+        )
     for name, run in runs.items():
         if run.simulator is None:
-            raise BadInput("there is no simulator to rank the settings in: name one with --simulator.")
+            raise BadInput(
+                "there is no simulator to rank the settings in: name one with --simulator."
+            )
         _check_same(run, folder / name)
     dataset: Dataset | None = None
     for place, (name, run) in enumerate(runs.items(), 1):
@@ -87,7 +99,9 @@ class Ranking:
 
     def settings(self, method: Method) -> dict[str, Any]:
         """The values that a method has of what was swept."""
-        return {name: method.group.overrides.get(name, method.run.config[name]) for name in self.names}
+        return {
+            name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
+        }
 
     def scores(self, method: Method) -> list[float]:
         """One a seed."""
@@ -105,7 +119,9 @@ def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
     first = max(run.seeds) + 1
     fresh = list(range(first, first + len(run.seeds)))
     config = {**run.config, **settings}
-    return command(dataclasses.replace(run, config=config, varied={}, seeds=fresh, stop_on_divergence=True))
+    return command(
+        dataclasses.replace(run, config=config, varied={}, seeds=fresh, stop_on_divergence=True)
+    )
 
 
 def write_sweep(
@@ -157,6 +173,10 @@ def _picture(ranking: Ranking) -> bytes | None:
         if ranking.scores(method):
             shared = {k: v for k, v in ranking.settings(method).items() if k != numeric[0]}
             label = ", ".join(f"{k}={v}" for k, v in shared.items()) or ranking.table.task
-            panels.setdefault(label, {})[float(method.group.overrides[numeric[0]])] = ranking.scores(method)
+            panels.setdefault(label, {})[float(method.group.overrides[numeric[0]])] = (
+                ranking.scores(method)
+            )
     unit = in_words(ranking.table.unit, ranking.table.runs)
-    return sweep_figure(panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit, level=True)
+    return sweep_figure(
+        panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit, level=True
+    )

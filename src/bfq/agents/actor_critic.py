@@ -50,10 +50,14 @@ def td_target(
         config.backup_samples,
         config.backup_best,
     )
-    return values.td_target(batch.rewards, batch.masks, next_values, config.discount, config.aggregation)
+    return values.td_target(
+        batch.rewards, batch.masks, next_values, config.discount, config.aggregation
+    )
 
 
-def fit(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> tuple[Float[Array, ""], Metrics]:
+def fit(
+    critics: Critics, batch: Batch, target: Float[Array, " b"]
+) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)²."""
     q = critics(batch.observations, batch.actions)
     return values.critic_loss(q, target), {"q": q.mean()}

@@ -71,8 +71,12 @@ class Agent(NamedTuple):
     needs: tuple[str, ...] = ()  # what it wants of a batch beyond (s, a, r, s′, mask): next_actions
     reference: str = ""  # who proposed it, where and when
     defaults: str = ""  # whose settings the defaults of its Config are
-    samplers: tuple[str, ...] = ()  # the rules by which it can sample, where it does so in several steps
-    ignores: Callable[[Any], tuple[str, ...]] = _nothing  # of its Config: the keys of IGNORED that it has not
+    samplers: tuple[
+        str, ...
+    ] = ()  # the rules by which it can sample, where it does so in several steps
+    ignores: Callable[[Any], tuple[str, ...]] = (
+        _nothing  # of its Config: the keys of IGNORED that it has not
+    )
 
 
 IGNORED = {"policy": "has no moving average of its policy", "temperature": "acts without noise"}
@@ -87,7 +91,9 @@ def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
     if acting.candidates > 1 and not agent.chooses:
         raise BadInput(f"{agent.name} cannot choose among candidates: leave candidates at 1.")
     if acting.sampling_steps and not agent.samplers:
-        raise BadInput(f"{agent.name} acts in a fixed number of network calls: leave sampling_steps at 0.")
+        raise BadInput(
+            f"{agent.name} acts in a fixed number of network calls: leave sampling_steps at 0."
+        )
     if acting.sampler != "trained" and acting.sampler not in agent.samplers:
         raise unknown(f"sampler of {agent.name}", acting.sampler, ["trained", *agent.samplers])
 
@@ -129,7 +135,9 @@ def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
     strange = [name for name in values if name not in fields]
     if strange:
         raise unknown(f"hyperparameter of {agent.name}", strange[0], fields)
-    return {name: _typed(agent.name, name, value, fields[name].type) for name, value in values.items()}
+    return {
+        name: _typed(agent.name, name, value, fields[name].type) for name, value in values.items()
+    }
 
 
 def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
@@ -150,7 +158,9 @@ def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
     least = 1 if kind is int and not name.endswith("_start") else 0
     most = LARGEST_NETWORK.get(name.rpartition("_")[2], LARGEST) if kind is int else LARGEST_FLOAT
     if not least <= value <= most:
-        raise BadInput(f"{agent}'s {name} must be finite and from {least} to {most:,}, not {value}.")
+        raise BadInput(
+            f"{agent}'s {name} must be finite and from {least} to {most:,}, not {value}."
+        )
     if kind(value) != value:
         raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
     return kind(value)
@@ -175,7 +185,10 @@ def one_of(name: str, value: str, choices: Any) -> None:
 
 def _files() -> list[str]:
     """The modules of this package, agents and others, without importing them."""
-    return [module.name for module in pkgutil.iter_modules(importlib.import_module("bfq.agents").__path__)]
+    return [
+        module.name
+        for module in pkgutil.iter_modules(importlib.import_module("bfq.agents").__path__)
+    ]
 
 
 @cache
@@ -190,9 +203,13 @@ def _agent_in(file: str) -> Agent | None:
     try:
         agent: Agent | None = getattr(importlib.import_module(f"bfq.agents.{file}"), "AGENT", None)
     except SyntaxError as error:
-        raise BadInput(f"{error.filename} is no Python, at line {error.lineno}: {error.msg}.") from error
+        raise BadInput(
+            f"{error.filename} is no Python, at line {error.lineno}: {error.msg}."
+        ) from error
     if agent is not None and agent.name != file:
-        raise BadInput(f"the agent in {file}.py calls itself {agent.name}: it must have its file's name.")
+        raise BadInput(
+            f"the agent in {file}.py calls itself {agent.name}: it must have its file's name."
+        )
     return agent
 
 

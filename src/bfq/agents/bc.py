@@ -68,11 +68,17 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """A random policy of the chosen kind."""
     policy: Any
     if config.kind == "flow":
-        policy = ARCHITECTURES[config.architecture](key, *spec, config.width, config.depth, config.time_scale)
+        policy = ARCHITECTURES[config.architecture](
+            key, *spec, config.width, config.depth, config.time_scale
+        )
     else:
         make = fql_like if config.unit_std else MLP
         mean = make(key, *spec, config.width, config.depth, config.activation)
-        policy = Deterministic(mean) if config.kind == "deterministic" else Gaussian(mean, config.unit_std)
+        policy = (
+            Deterministic(mean)
+            if config.kind == "deterministic"
+            else Gaussian(mean, config.unit_std)
+        )
     return State(learning.learner(policy), jnp.zeros((), jnp.int32))
 
 
@@ -110,7 +116,11 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """The mean action; the flow policy integrates from temperature · N(0, I) in K steps."""
     policy = state.policy.params

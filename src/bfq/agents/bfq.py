@@ -24,7 +24,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    Spec,
+    fractions,
+    hyperparameters,
+    one_of,
+)
 from bfq.agents.checks import check_common, check_velocity
 from bfq.agents.learning import own_or
 from bfq.errors import BadInput
@@ -49,17 +59,25 @@ class Config:
         "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
     )
     full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
-    composition_bound: Fixed = 0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
+    composition_bound: Fixed = (
+        0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
+    )
     preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
-    squares: str = "mean"  # ‖·‖² over the numbers of an action: mean (the field's code) | sum (as written)
+    squares: str = (
+        "mean"  # ‖·‖² over the numbers of an action: mean (the field's code) | sum (as written)
+    )
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+    guidance: str = (
+        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+    )
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks (MeanFlowQL)
+    backup_best: str = (
+        "each"  # each critic's own maximum | together: the critics' mean picks (MeanFlowQL)
+    )
 
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for policy and critics
@@ -82,7 +100,9 @@ class Config:
     architecture: str = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy (residual: blocks)
-    time_scale: int = 10  # factor on t and r before their sinusoids: the larger, the further η reaches
+    time_scale: int = (
+        10  # factor on t and r before their sinusoids: the larger, the further η reaches
+    )
     critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
     critic_width: int = 256  # units of a hidden layer of a critic
     critic_depth: int = 3  # hidden layers of a critic
@@ -93,7 +113,9 @@ class Config:
         check_velocity(self)
         fractions(self, "boundary_ratio", "max_offset", "full_span_share")
         if self.batch_size < 2:
-            raise BadInput("batch_size must be at least 2, one transition for each of the two losses.")
+            raise BadInput(
+                "batch_size must be at least 2, one transition for each of the two losses."
+            )
         one_of("mixing", self.mixing, ("split", "update", "both"))
         one_of("squares", self.squares, ("mean", "sum"))
         one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
@@ -124,14 +146,20 @@ def critic_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
     target = actor_critic.td_target(
-        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config, temperature=1.0)
+        state,
+        batch,
+        key,
+        config,
+        lambda policy, s, k: sample(policy, s, k, config, temperature=1.0),
     )
     return actor_critic.fit(critics, batch, target)
 
 
 def times(config: Config) -> TimeRule:
     """Where L_BC looks, and how far what it composes may go."""
-    return TimeRule(config.time_rule, config.max_offset, config.full_span_share, config.composition_bound)
+    return TimeRule(
+        config.time_rule, config.max_offset, config.full_span_share, config.composition_bound
+    )
 
 
 def policy_loss(
@@ -178,7 +206,11 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """One network call an action; with N candidates, the target critics choose among N of them."""
     return actor_critic.act(

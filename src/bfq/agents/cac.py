@@ -56,8 +56,12 @@ class Config:
 
     # Behaviour: L_c
     consistency_steps: int = 2  # M, network calls from noise to action, in training and acting
-    literal_one_step: bool = False  # M = 1: the call is told t = 2, as in the authors' code, not t = 80
-    curriculum_updates: int = 50_000  # K, updates from N = 2 to N = 150; at least `steps`: once for all
+    literal_one_step: bool = (
+        False  # M = 1: the call is told t = 2, as in the authors' code, not t = 80
+    )
+    curriculum_updates: int = (
+        50_000  # K, updates from N = 2 to N = 150; at least `steps`: once for all
+    )
     scaled: bool = True  # weight 100/(t_{i+1} − t_i) in L_c
 
     # Value
@@ -96,7 +100,9 @@ class Config:
         check_common(self)
         one_of("network", self.network, DENOISERS)
         if self.q_norm and self.batch_size < 2:
-            raise BadInput("q_norm divides by a spread over the batch: batch_size must be at least 2.")
+            raise BadInput(
+                "q_norm divides by a spread over the batch: batch_size must be at least 2."
+            )
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
@@ -130,7 +136,9 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)², y = r + γ min_j Q_φj′(s′, a′), a′ ~ π_θ′."""
-    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
+    target = actor_critic.td_target(
+        state, batch, key, config, lambda p, s, k: sample(p, s, k, config)
+    )
     if config.q_norm:
         target = target / (target.std(ddof=1) + 1e-6)
     return actor_critic.fit(critics, batch, target)
@@ -149,7 +157,12 @@ def imitation_loss(
 
 
 def policy_loss(
-    policy: Denoiser, critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: Denoiser,
+    critics: Critics,
+    state: State,
+    batch: Batch,
+    key: PRNGKeyArray,
+    config: Config,
 ) -> tuple[Float[Array, ""], Metrics]:
     """L(θ) = L_c(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
@@ -167,13 +180,19 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         key,
         config,
         critic_loss,
-        lambda theta, phi, *rest: policy_loss(theta, phi, state, *rest),  # θ′, the teacher, is in the state
+        lambda theta, phi, *rest: policy_loss(
+            theta, phi, state, *rest
+        ),  # θ′, the teacher, is in the state
         config.critic_learning_rate,
     )
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """M network calls an action; with N candidates, the target critics choose among N of them."""
 

@@ -31,7 +31,9 @@ def check_velocity(config: Any) -> None:
     """Refuses a network for the velocity that there is not, or that has no pairs of sines and cosines."""
     one_of("architecture", config.architecture, ARCHITECTURES)
     if config.architecture == "residual" and config.width % 2:
-        raise BadInput("the residual architecture needs an even width, for pairs of sines and cosines.")
+        raise BadInput(
+            "the residual architecture needs an even width, for pairs of sines and cosines."
+        )
 
 
 def check_times(config: Any, field: str) -> None:

@@ -20,7 +20,9 @@ Config = Any  # the agent's own, with a `recipe` and the common names
 AS_TRAINED = Acting()
 
 
-def recipe(config: Config, acting: Acting, times: int, steps: int, predicts: str = "noise") -> Recipe:
+def recipe(
+    config: Config, acting: Acting, times: int, steps: int, predicts: str = "noise"
+) -> Recipe:
     """The chain as trained, or by the rule and in as many steps as acting asks for."""
     sampler = config.sampler if acting.sampler == "trained" else acting.sampler
     schedule = SCHEDULES[config.noise_schedule](times)
@@ -50,12 +52,18 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.td_target(state, batch, key, config, lambda p, s, k: sample(p, s, k, config))
+    target = actor_critic.td_target(
+        state, batch, key, config, lambda p, s, k: sample(p, s, k, config)
+    )
     return actor_critic.fit(critics, batch, target)
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """A chain for each action; with N candidates, the target critics choose among N of them."""
     return actor_critic.act(

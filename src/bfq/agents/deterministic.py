@@ -39,7 +39,9 @@ def begin(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return State(learning.learner(policy), policy, learning.learner(critics), critics, told, step)
 
 
-def smoothed_target(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> Float[Array, "b a"]:
+def smoothed_target(
+    state: State, batch: Batch, key: PRNGKeyArray, config: Config
+) -> Float[Array, "b a"]:
     """ã = clip(π_θ′(s′) + clip(target_noise · N(0, I), ±target_noise_bound), ±1)."""
     return state.policy_target.smoothed(
         batch.next_observations, key, config.target_noise, config.target_noise_bound
@@ -47,7 +49,11 @@ def smoothed_target(state: State, batch: Batch, key: PRNGKeyArray, config: Confi
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """a = π_θ(s), of the online policy."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)

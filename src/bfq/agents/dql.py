@@ -50,7 +50,9 @@ class Config:
     # Diffusion
     denoising_steps: int = 5  # T: times of the schedule, and steps of the chain
     noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
-    sampler: str = "ancestral"  # ancestral (CleanDiffuser) | posterior (official) | ddim | dpm_solver
+    sampler: str = (
+        "ancestral"  # ancestral (CleanDiffuser) | posterior (official) | ddim | dpm_solver
+    )
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
@@ -93,7 +95,9 @@ class Config:
 
     def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
         """As many steps as times, unless acting asks for others."""
-        return denoising.recipe(self, acting, times=self.denoising_steps, steps=self.denoising_steps)
+        return denoising.recipe(
+            self, acting, times=self.denoising_steps, steps=self.denoising_steps
+        )
 
 
 def policy_loss(
@@ -102,7 +106,9 @@ def policy_loss(
     """L(θ) = E ‖ε_θ(a_t, t; s) − ε‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule
-    bc_loss = noise_loss(lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key)
+    bc_loss = noise_loss(
+        lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key
+    )
     actions = denoising.sample(policy, batch.observations, action_key, config)
     guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
     return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}

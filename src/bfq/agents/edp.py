@@ -57,9 +57,13 @@ class Config:
     diffusion_times: int = 50  # T: times of the schedule
     denoising_steps: int = 15  # steps from noise to action
     predicts: str = "action"  # action (CleanDiffuser) | noise (official)
-    approximation: str = "fresh"  # a^π from a draw of its own | shared: from that of L_d, clipped (official)
+    approximation: str = (
+        "fresh"  # a^π from a draw of its own | shared: from that of L_d, clipped (official)
+    )
     noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | linear (official) | vp
-    sampler: str = "dpm_solver"  # dpm_solver | ddim (CleanDiffuser on AntMaze) | ancestral | posterior
+    sampler: str = (
+        "dpm_solver"  # dpm_solver | ddim (CleanDiffuser on AntMaze) | ancestral | posterior
+    )
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
@@ -85,7 +89,9 @@ class Config:
     policy_target_start: int = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL's): codes of time
+    denoiser: str = (
+        "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL's): codes of time
+    )
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 3  # hidden layers of the policy
     critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql
@@ -104,7 +110,9 @@ class Config:
 
     def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
         """Steps of a number of their own on the T times, unless acting asks for others."""
-        return denoising.recipe(self, acting, self.diffusion_times, self.denoising_steps, self.predicts)
+        return denoising.recipe(
+            self, acting, self.diffusion_times, self.denoising_steps, self.predicts
+        )
 
 
 def policy_loss(

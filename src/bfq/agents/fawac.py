@@ -40,13 +40,17 @@ BASELINES = ("policy", "network")
 class Config:
     """Hyperparameters of FAWAC."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    steps: int = (
+        1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    )
     batch_size: int = 256  # transitions an update
     alpha: float = 3.0  # α, the inverse temperature of the weights
     baseline: str = "policy"  # what V is: policy (one sample, as AWAC) | network (regressed on Q)
     flow_steps: int = 10  # K, Euler steps of the policy in training
     discount: float = 0.99  # γ
-    aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    aggregation: str = (
+        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    )
     learning_rate: float = 3e-4  # Adam
     schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -141,12 +145,22 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
     networks = state.networks.params
     return joint.act(
-        networks.critics, networks.flow, observations, key, acting, config.flow_steps, config.aggregation
+        networks.critics,
+        networks.flow,
+        observations,
+        key,
+        acting,
+        config.flow_steps,
+        config.aggregation,
     )
 
 

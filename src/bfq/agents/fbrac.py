@@ -38,13 +38,17 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of FBRAC."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    steps: int = (
+        1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    )
     batch_size: int = 256  # transitions an update
     alpha: float = 1.0  # α, the strength of imitation
     normalise_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
     flow_steps: int = 10  # K, Euler steps of the policy in training
     discount: float = 0.99  # γ
-    aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    aggregation: str = (
+        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    )
     learning_rate: float = 3e-4  # Adam
     schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -111,12 +115,22 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
     networks = state.networks.params
     return joint.act(
-        networks.critics, networks.flow, observations, key, acting, config.flow_steps, config.aggregation
+        networks.critics,
+        networks.flow,
+        observations,
+        key,
+        acting,
+        config.flow_steps,
+        config.aggregation,
     )
 
 

@@ -39,13 +39,17 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here, FQL itself has half of them on D4RL
+    steps: int = (
+        1_000_000  # updates; the same for all methods here, FQL itself has half of them on D4RL
+    )
     batch_size: int = 256  # transitions an update
     alpha: float = 1.0  # α, the strength of the distillation
     normalise_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
     flow_steps: int = 10  # K, Euler steps of the distillation's target
     discount: float = 0.99  # γ
-    aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    aggregation: str = (
+        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    )
     learning_rate: float = 3e-4  # Adam
     schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -113,7 +117,12 @@ def policy_loss(
     )
     q = before.critics(batch.observations, jnp.clip(actions, -1.0, 1.0))
     loss = bc_loss + config.alpha * distil_loss - values.improvement(q, config.normalise_q)
-    told = {"policy_loss": loss, "bc_loss": bc_loss, "distil_loss": distil_loss, "q_policy": q.mean()}
+    told = {
+        "policy_loss": loss,
+        "bc_loss": bc_loss,
+        "distil_loss": distil_loss,
+        "q_policy": q.mean(),
+    }
     return loss, told
 
 
@@ -142,7 +151,11 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """One network call an action; with N candidates, the online critics choose among N of them."""
     networks = state.networks.params

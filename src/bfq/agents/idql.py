@@ -44,14 +44,20 @@ from bfq.nets.resnet import NoiseResNet
 class Config:
     """Hyperparameters of IDQL; floats may differ from member to member of a population."""
 
-    steps: int = 1_000_000  # updates, and the cosines' horizon; CleanDiffuser: 2,000,000, official 3,000,000
+    steps: int = (
+        1_000_000  # updates, and the cosines' horizon; CleanDiffuser: 2,000,000, official 3,000,000
+    )
     batch_size: int = 256  # transitions an update
-    critic_batch_size: int = 256  # the first so many of them are the critics', as in the official code
+    critic_batch_size: int = (
+        256  # the first so many of them are the critics', as in the official code
+    )
 
     # Behaviour
     diffusion_steps: int = 5  # T, the times of the noise schedule
     noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
-    sampler: str = "ancestral"  # from noise to action: ancestral (CleanDiffuser) | sqrt_beta (official) | …
+    sampler: str = (
+        "ancestral"  # from noise to action: ancestral (CleanDiffuser) | sqrt_beta (official) | …
+    )
     sum_loss: bool = False  # sum over action dimensions (official), not their mean
 
     # Value
@@ -85,7 +91,9 @@ class Config:
 
     def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
         """As many steps as times, unless acting asks for others."""
-        return denoising.recipe(self, acting, times=self.diffusion_steps, steps=self.diffusion_steps)
+        return denoising.recipe(
+            self, acting, times=self.diffusion_steps, steps=self.diffusion_steps
+        )
 
 
 class State(NamedTuple):
@@ -104,7 +112,9 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
-    value = Value(value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth)
+    value = Value(
+        value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
+    )
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     return State(
         policy=learning.learner(policy),
@@ -126,7 +136,9 @@ def policy_loss(
     def predict(x: Array, t: Array) -> Array:
         return policy(x, t, batch.observations, dropout_key)
 
-    return noise_loss(predict, config.recipe().schedule, batch.actions, noise_key, config.sum_loss), None
+    return noise_loss(
+        predict, config.recipe().schedule, batch.actions, noise_key, config.sum_loss
+    ), None
 
 
 def update_critics(state: State, batch: Batch, config: Config) -> State:
@@ -140,7 +152,9 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
         rate,
     )
     critics, _, q_metrics = descend(
-        state.critics, lambda phi: values.value_backup_loss(phi, value.params, batch, config.discount), rate
+        state.critics,
+        lambda phi: values.value_backup_loss(phi, value.params, batch, config.discount),
+        rate,
     )
     target = towards(state.critics_target, critics.params, config.critic_target_rate)
     told = {**v_metrics, **q_metrics}
@@ -172,7 +186,11 @@ def advantage(
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """A sample of the EMA or the online behaviour; with N candidates, the advantage chooses among N."""
     policy = state.policy.params if acting.policy == "online" else state.policy_target

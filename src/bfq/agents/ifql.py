@@ -31,7 +31,9 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of IFQL."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    steps: int = (
+        1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
+    )
     batch_size: int = 256  # transitions an update
     expectile: float = 0.9  # κ
     flow_steps: int = 10  # K, Euler steps of acting
@@ -73,7 +75,9 @@ def total_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_V + L_Q + L_flow, three losses that share no parameter."""
     before = state.networks.params.value
-    fitted, _ = values.expectile_value_loss(networks.value, state.critics_target, batch, config.expectile)
+    fitted, _ = values.expectile_value_loss(
+        networks.value, state.critics_target, batch, config.expectile
+    )
     td, told = values.value_backup_loss(networks.critics, before, batch, config.discount)
     bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, key).mean()
     return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **told}
@@ -85,11 +89,17 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
     networks = state.networks.params
-    return joint.act(networks.critics, networks.flow, observations, key, acting, config.flow_steps, "min")
+    return joint.act(
+        networks.critics, networks.flow, observations, key, acting, config.flow_steps, "min"
+    )
 
 
 REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline"

@@ -42,12 +42,18 @@ class Config:
     discount: float = 0.99  # γ
     expectile: float = 0.7  # κ: ½ is the mean over the data's actions, towards 1 their best
     beta: float = 3.0  # β, how sharply better actions are preferred
-    advantage: str = "target"  # target | online (FQL family): the critics in the weight of an action
-    joint: bool = False  # every loss, and the target, sees the parameters before the update (FQL family)
+    advantage: str = (
+        "target"  # target | online (FQL family): the critics in the weight of an action
+    )
+    joint: bool = (
+        False  # every loss, and the target, sees the parameters before the update (FQL family)
+    )
 
     # Optimisation
     learning_rate: float = 3e-4  # Adam, for all networks
-    schedule: str = "cosine"  # of the policy alone: cosine to 0 over `steps` | constant | warmup_cosine
+    schedule: str = (
+        "cosine"  # of the policy alone: cosine to 0 over `steps` | constant | warmup_cosine
+    )
     critic_target_rate: float = 0.005  # ρ for φ′
 
     # Networks
@@ -97,7 +103,12 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def policy_loss(
-    policy: Gaussian, critics: Critics, value: Value, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: Gaussian,
+    critics: Critics,
+    value: Value,
+    batch: Batch,
+    key: PRNGKeyArray,
+    config: Config,
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_π(θ) = −E min(exp(β (min_i Q_i(s, a) − V(s))), 100) log π_θ(a | s)."""
     q = values.aggregate(critics(batch.observations, batch.actions), "min")
@@ -123,7 +134,9 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         state.policy, lambda theta: policy_loss(theta, judges, seen, batch, key, config), falling
     )
     critics, _, q_metrics = descend(
-        state.critics, lambda phi: values.value_backup_loss(phi, seen, batch, config.discount), constant
+        state.critics,
+        lambda phi: values.value_backup_loss(phi, seen, batch, config.discount),
+        constant,
     )
     followed = state.critics.params if config.joint else critics.params
     target = towards(state.critics_target, followed, config.critic_target_rate)
@@ -132,13 +145,19 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """a = clip(μ_θ(s), ±1)."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-REFERENCE = "Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022"
+REFERENCE = (
+    "Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022"
+)
 AGENT = Agent(
     "iql",
     "Implicit Q-learning",

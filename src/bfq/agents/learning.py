@@ -109,7 +109,9 @@ def _adam_step(
         return p, mu, nu, *((1.0 - rho) * t + rho * p for rho, t in zip(rhos, targets, strict=True))
 
     moved_by = [None, None, None, *range(3, len(scalars))]
-    params, mu, nu, *moved = map_leaves(step, scalars, gradient, *old, changed=len(old), moved_by=moved_by)
+    params, mu, nu, *moved = map_leaves(
+        step, scalars, gradient, *old, changed=len(old), moved_by=moved_by
+    )
     return Learner(params, optax.ScaleByAdamState(count, mu, nu)), moved
 
 

@@ -31,7 +31,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import actor_critic, values
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, fractions, hyperparameters, one_of
+from bfq.agents.agent import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    Spec,
+    fractions,
+    hyperparameters,
+    one_of,
+)
 from bfq.agents.checks import check_common, check_velocity
 from bfq.flow.maps import one_step
 from bfq.flow.meanflow import DISTRIBUTIONS, meanflow_loss
@@ -53,7 +63,9 @@ class Config:
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+    guidance: str = (
+        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+    )
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
@@ -98,7 +110,10 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: VelocityNet, observations: Float[Array, "b s"], key: PRNGKeyArray, temperature: float = 1.0
+    policy: VelocityNet,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    temperature: float = 1.0,
 ) -> Float[Array, "b a"]:
     """a = clip(ε − u_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -109,7 +124,9 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    return actor_critic.fit(critics, batch, actor_critic.td_target(state, batch, key, config, sample))
+    return actor_critic.fit(
+        critics, batch, actor_critic.td_target(state, batch, key, config, sample)
+    )
 
 
 def policy_loss(
@@ -137,7 +154,11 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """One network call an action; with N candidates, the target critics choose among N of them."""
 

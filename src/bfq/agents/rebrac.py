@@ -41,12 +41,16 @@ class Config:
     steps: int = 1_000_000  # updates of the critics
     batch_size: int = 1024  # transitions an update
     discount: float = 0.99  # γ
-    policy_penalty: float = 1.0  # α₁, on the policy's distance from the data's action; each task has its own
+    policy_penalty: float = (
+        1.0  # α₁, on the policy's distance from the data's action; each task has its own
+    )
     critic_penalty: float = 1.0  # α₂, on its distance from the data's next action
     target_noise: float = 0.2  # standard deviation of the noise on ã
     target_noise_bound: float = 0.5  # bound on that noise
     policy_every: int = 2  # updates between two steps of the policy and of both targets
-    joint: bool = False  # every loss, and both targets, see the parameters before the update (FQL family)
+    joint: bool = (
+        False  # every loss, and both targets, see the parameters before the update (FQL family)
+    )
 
     # Optimisation
     learning_rate: float = 1e-3  # Adam, for the policy
@@ -72,7 +76,9 @@ class Config:
 def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array, " b"]:
     """‖ã − a′‖², summed over dimensions; 0 where the log ends before a′."""
     if batch.next_actions is None or batch.next_known is None:
-        raise BadInput("rebrac needs the action logged after each transition, and whether there is one.")
+        raise BadInput(
+            "rebrac needs the action logged after each transition, and whether there is one."
+        )
     return batch.next_known * jnp.square(following - batch.next_actions).sum(-1)
 
 
@@ -82,7 +88,9 @@ def critic_loss(
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ (min_j Q_φj′(s′, ã) − α₂ ‖ã − a′‖²))²."""
     following = deterministic.smoothed_target(state, batch, key, config)
     penalty = target_penalty(following, batch)
-    next_values = state.critics_target(batch.next_observations, following) - config.critic_penalty * penalty
+    next_values = (
+        state.critics_target(batch.next_observations, following) - config.critic_penalty * penalty
+    )
     target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
     q = critics(batch.observations, batch.actions)
     loss = values.critic_loss(q, target, averaged=config.joint)

@@ -57,7 +57,9 @@ class Config:
     consistency_weight: float = 10.0  # weight of L_cons
     flow_steps: int = 8  # the most steps of the policy, a power of two
     discount: float = 0.99  # γ
-    aggregation: str = "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    aggregation: str = (
+        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
+    )
     learning_rate: float = 1e-4  # Adam
     schedule: str = "constant"  # constant | cosine | warmup_cosine
     clip_norm: Fixed = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
@@ -163,10 +165,17 @@ def policy_loss(
         policy, state.policy_target, batch.actions, batch.observations, flow_key, config.flow_steps
     )
     actions = sample_drawn(policy, batch.observations, action_key, k, config)
-    q = told(state.networks.params.critics, jnp.exp2(k.astype(jnp.float32)))(batch.observations, actions)
+    q = told(state.networks.params.critics, jnp.exp2(k.astype(jnp.float32)))(
+        batch.observations, actions
+    )
     imitation = config.bc_weight * bc_loss + config.consistency_weight * consistency
     loss = imitation - config.eta * values.improvement(q, normalised=True)
-    metrics = {"policy_loss": loss, "bc_loss": bc_loss, "consistency_loss": consistency, "q_policy": q.mean()}
+    metrics = {
+        "policy_loss": loss,
+        "bc_loss": bc_loss,
+        "consistency_loss": consistency,
+        "q_policy": q.mean(),
+    }
     return loss, metrics
 
 
@@ -190,16 +199,25 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     before = state.networks.params
     critics_target = towards(state.critics_target, before.critics, config.critic_target_rate)
     policy_target = towards(state.policy_target, before.policy, config.policy_target_rate)
-    return State(networks, critics_target, policy_target, state.step + 1), {**q_metrics, **pi_metrics}
+    return State(networks, critics_target, policy_target, state.step + 1), {
+        **q_metrics,
+        **pi_metrics,
+    }
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """M steps an action; with N candidates, the online critics, told M, choose among them."""
     count = acting.sampling_steps or config.flow_steps
     if count > config.flow_steps or count.bit_count() != 1:
-        raise BadInput(f"sorl samples in a power of two of steps up to {config.flow_steps}, not in {count}.")
+        raise BadInput(
+            f"sorl samples in a power of two of steps up to {config.flow_steps}, not in {count}."
+        )
     critics, policy = state.networks.params
     policy = policy if acting.policy == "online" else state.policy_target
     return values.choose(

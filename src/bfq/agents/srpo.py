@@ -59,7 +59,9 @@ class Config:
 
     # Value
     beta: float = 0.2  # β, the strength of Q against the behaviour's score
-    normalise_gradient: bool = False  # divide g by its root mean square over action dimensions (AntMaze)
+    normalise_gradient: bool = (
+        False  # divide g by its root mean square over action dimensions (AntMaze)
+    )
     subtract_noise: bool = False  # ε_θ − z in place of ε_θ: the same mean, less variance
     expectile: float = 0.7  # κ
     discount: float = 0.99  # γ
@@ -71,7 +73,9 @@ class Config:
     weight_decay: Fixed = 0.01  # of the behaviour alone: PyTorch's AdamW
 
     # Networks
-    width: int = 256  # units of a hidden layer of the policy, and of the behaviour's residual stream
+    width: int = (
+        256  # units of a hidden layer of the policy, and of the behaviour's residual stream
+    )
     depth: int = 2  # hidden layers of the policy (AntMaze: 4)
     behaviour_depth: int = 3  # residual blocks of the behaviour
     critic: str = "relu"  # kind of Q and V
@@ -83,7 +87,9 @@ class Config:
         check_common(self)
         ends = (0, *phase_ends(self), self.steps)
         if any(begin == end for begin, end in pairwise(ends)):
-            raise BadInput(f"{self.steps} steps are too few for three phases: each needs at least one.")
+            raise BadInput(
+                f"{self.steps} steps are too few for three phases: each needs at least one."
+            )
 
 
 def phase_ends(config: Config) -> tuple[int, int]:
@@ -109,7 +115,9 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behaviour_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
     behaviour = NoiseResNet(behaviour_key, *spec, config.width, config.behaviour_depth, "srpo")
-    value = Value(value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth)
+    value = Value(
+        value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
+    )
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
     return State(
@@ -143,7 +151,10 @@ def behaviour_loss(behaviour: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> F
 
 
 def q_gradient(
-    critics: Critics, observations: Float[Array, "b s"], actions: Float[Array, "b a"], normalise: bool
+    critics: Critics,
+    observations: Float[Array, "b s"],
+    actions: Float[Array, "b a"],
+    normalise: bool,
 ) -> tuple[Float[Array, "b a"], Float[Array, ""]]:
     """g = ∇_a ½ (Q_1 + Q_2)(s, a), with `normalise` over its root mean square in each row; and the mean Q."""
 
@@ -165,7 +176,9 @@ def policy_loss(
     noisy, noise, t, sigma = diffused(still, key, 0.02, 0.98)
     score = state.behaviour.params(noisy, t, batch.observations)
     score = score - noise if config.subtract_noise else score
-    gradient, q = q_gradient(state.critics_target, batch.observations, still, config.normalise_gradient)
+    gradient, q = q_gradient(
+        state.critics_target, batch.observations, still, config.normalise_gradient
+    )
     direction = jax.lax.stop_gradient(jnp.square(sigma)[:, None] * score - config.beta * gradient)
     loss = (direction * actions).sum(-1).mean()
     return loss, {"q_policy": q}
@@ -180,9 +193,13 @@ def behaviour_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Confi
         weight_decay=config.weight_decay,
     )
     fixed = eqx.tree_at(
-        lambda net: net.embed.frequencies, behaviour.params, state.behaviour.params.embed.frequencies
+        lambda net: net.embed.frequencies,
+        behaviour.params,
+        state.behaviour.params.embed.frequencies,
     )
-    return state._replace(behaviour=behaviour._replace(params=fixed), told={**state.told, "bc_loss": loss})
+    return state._replace(
+        behaviour=behaviour._replace(params=fixed), told={**state.told, "bc_loss": loss}
+    )
 
 
 def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
@@ -208,8 +225,12 @@ def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) 
     """One step of π, its rate falling over this phase alone."""
     batch = jax.tree.map(lambda rows: rows[: config.policy_batch_size], batch)
     begin = phase_ends(config)[1]
-    rate = learning_rate(config.learning_rate, config.schedule, state.step - begin, config.steps - begin)
-    policy, loss, told = descend(state.policy, lambda pi: policy_loss(pi, state, batch, key, config), rate)
+    rate = learning_rate(
+        config.learning_rate, config.schedule, state.step - begin, config.steps - begin
+    )
+    policy, loss, told = descend(
+        state.policy, lambda pi: policy_loss(pi, state, batch, key, config), rate
+    )
     return state._replace(policy=policy, told={**state.told, **told, "policy_loss": loss})
 
 
@@ -225,15 +246,17 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Config, acting: Acting
+    state: State,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Config,
+    acting: Acting,
 ) -> Float[Array, "b a"]:
     """π(s), the same whatever the key."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-REFERENCE = (
-    "Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion Behavior, ICLR 2024"
-)
+REFERENCE = "Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion Behavior, ICLR 2024"
 AGENT = Agent(
     "srpo",
     "Score-regularised policy optimisation",

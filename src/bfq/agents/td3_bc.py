@@ -50,7 +50,9 @@ class Config:
     policy: str = "relu"  # relu (the authors') | fql (GELU, as the FQL family) | iql | rebrac
     width: int = 256  # units of a hidden layer of the policy
     depth: int = 2  # hidden layers of the policy
-    critic: str = "relu"  # relu (the authors') | fql (GELU and LayerNorm) | …, as nets/critic.py has them
+    critic: str = (
+        "relu"  # relu (the authors') | fql (GELU and LayerNorm) | …, as nets/critic.py has them
+    )
     critic_width: int = 256  # units of a hidden layer of a critic
     critic_depth: int = 2  # hidden layers of a critic
 
@@ -92,7 +94,9 @@ def improve(
     return state._replace(
         policy=policy,
         policy_target=towards(state.policy_target, policy.params, config.policy_target_rate),
-        critics_target=towards(state.critics_target, state.critics.params, config.critic_target_rate),
+        critics_target=towards(
+            state.critics_target, state.critics.params, config.critic_target_rate
+        ),
         told={"policy_loss": loss, **metrics},
     )
 

@@ -86,7 +86,10 @@ def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[A
 
 
 def expectile_value_loss(
-    value: Callable[[Array], Array], targets: Callable[[Array, Array], Array], batch: Batch, expectile: Number
+    value: Callable[[Array], Array],
+    targets: Callable[[Array, Array], Array],
+    batch: Batch,
+    expectile: Number,
 ) -> tuple[Float[Array, ""], Metrics]:
     """IQL's L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s): no action beyond the data is asked."""
     q = jax.lax.stop_gradient(aggregate(targets(batch.observations, batch.actions), "min"))
@@ -96,7 +99,10 @@ def expectile_value_loss(
 
 
 def value_backup_loss(
-    critics: Callable[[Array, Array], Array], value: Callable[[Array], Array], batch: Batch, discount: Number
+    critics: Callable[[Array, Array], Array],
+    value: Callable[[Array], Array],
+    batch: Batch,
+    discount: Number,
 ) -> tuple[Float[Array, ""], Metrics]:
     """IQL's L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
     next_values = value(batch.next_observations)[None]
@@ -154,7 +160,9 @@ def guided(
 
     def one(is_first: Array) -> Array:
         # A choice between the two, not an index: for several members that would be a gather.
-        chosen: Critics = jax.tree.map(lambda leaf: jnp.where(is_first, leaf[:1], leaf[1:]), critics)
+        chosen: Critics = jax.tree.map(
+            lambda leaf: jnp.where(is_first, leaf[:1], leaf[1:]), critics
+        )
         return chosen(observations, actions)
 
     q_k, q_j = one(first), jax.lax.stop_gradient(one(~first))
@@ -186,4 +194,6 @@ def choose(
         index = jax.random.categorical(choice_key, acting.softmax_weight * q, axis=-1)
     else:
         index = q.argmax(-1)
-    return jnp.take_along_axis(actions.reshape(-1, n, actions.shape[-1]), index[:, None, None], axis=1)[:, 0]
+    return jnp.take_along_axis(
+        actions.reshape(-1, n, actions.shape[-1]), index[:, None, None], axis=1
+    )[:, 0]

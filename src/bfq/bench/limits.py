@@ -12,7 +12,9 @@ from bfq.bench.timing import timed
 class Limits(NamedTuple):
     """The most that one could hope for."""
 
-    flops: float  # float32 operations a second, in one large matrix product at JAX's default precision
+    flops: (
+        float  # float32 operations a second, in one large matrix product at JAX's default precision
+    )
     bytes: float  # bytes a second, read and written by one large addition
 
 

@@ -52,7 +52,9 @@ def resize(agent: Agent, base: Mapping[str, Any], sizes: Resized, values: Mappin
     if own:
         named[own] = sizes.flow_steps
     changed = {**{name: size for name, size in named.items() if size is not None}, **values}
-    return configure(agent, {**base, **{name: value for name, value in changed.items() if name in base}})
+    return configure(
+        agent, {**base, **{name: value for name, value in changed.items() if name in base}}
+    )
 
 
 def made_up(sizes: Sizes, needs: tuple[str, ...] = ()) -> Rows:
@@ -77,7 +79,12 @@ def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
     many = (sizes.transitions, narrow.packed.shape[1])
     rows: Any = jax.eval_shape(lambda: dataclasses.replace(narrow, packed=jnp.zeros(many)))
     return compiled_program(
-        agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"
+        agent,
+        _short(config, sizes),
+        rows,
+        sizes.members,
+        sizes.chunk,
+        sizes.precision == "bfloat16",
     ).seconds
 
 
@@ -88,7 +95,12 @@ def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str
     device at its best would be done with them.
     """
     made = compiled_program(
-        agent, _short(config, sizes), rows, sizes.members, sizes.chunk, sizes.precision == "bfloat16"
+        agent,
+        _short(config, sizes),
+        rows,
+        sizes.members,
+        sizes.chunk,
+        sizes.precision == "bfloat16",
     )
     states, program = made.states, made.program
 

@@ -61,7 +61,9 @@ class _Door:
         self.steps += self._moving
 
 
-def watch(rollout: Callable[[Any], Any], act: Callable[[Any, int], Any], limit: int | None = None) -> Watched:
+def watch(
+    rollout: Callable[[Any], Any], act: Callable[[Any, int], Any], limit: int | None = None
+) -> Watched:
     """Times a rollout of this policy, to its end or until the policy has been asked `limit` times."""
     door, began = _Door(act, limit), time.perf_counter()
     try:

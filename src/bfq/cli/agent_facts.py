@@ -77,18 +77,27 @@ def formulas(agent: Agent) -> dict[str, str]:
     own = [(name, f) for name, f in found if f.__module__ == agent.config.__module__]
     own.sort(key=lambda pair: pair[1].__code__.co_firstlineno)
     told = [(name, f) for name, f in own if name not in COMMON and not name.startswith("_")]
-    return {name: inspect.getdoc(f) or "" for name, f in [*told, *_shared_losses(agent)] if f.__doc__}
+    return {
+        name: inspect.getdoc(f) or "" for name, f in [*told, *_shared_losses(agent)] if f.__doc__
+    }
 
 
 def _shared_losses(agent: Agent) -> list[tuple[str, Any]]:
     """The losses of other files that the agent's file asks for by name, in the order it does."""
     module = module_of(agent)
     asked = [
-        (f"{node.value.id}.{node.attr}", getattr(getattr(module, node.value.id, None), node.attr, None))
+        (
+            f"{node.value.id}.{node.attr}",
+            getattr(getattr(module, node.value.id, None), node.attr, None),
+        )
         for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     ]
-    return [(name, f) for name, f in dict(asked).items() if name.endswith("_loss") and inspect.isfunction(f)]
+    return [
+        (name, f)
+        for name, f in dict(asked).items()
+        if name.endswith("_loss") and inspect.isfunction(f)
+    ]
 
 
 def hyperparameters_of(agent: Agent) -> list[Hyperparameter]:

@@ -5,11 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from bfq.agents.agent import Agent, agent_names, get_agent
-from bfq.cli.agent_facts import Hyperparameter, explained, formulas, hyperparameters_of, sentence, story
-from bfq.data.catalog import MINI, PAPER, PENDULUM, TASKS
+from bfq.cli.agent_facts import (
+    Hyperparameter,
+    explained,
+    formulas,
+    hyperparameters_of,
+    sentence,
+    story,
+)
 from bfq.files import make_folder, write_bytes
 from bfq.presets import SECTIONS, entries
 from bfq.settings import compose
+from bfq.tasks.catalog import MINI, PAPER, PENDULUM, TASKS
 
 WRITTEN = "<!-- Written by `make docs` from the agent's file and presets: change those. -->"
 WHICH = """Which one? They differ most in what an action costs:
@@ -82,7 +89,11 @@ def _equations(agent: Agent) -> list[str]:
     if not found:
         return []
     rows = [(f"`{name}`", _line(text)) for name, text in found.items()]
-    beside = "; names with a dot are of the files beside it" if any("." in name for name in found) else ""
+    beside = (
+        "; names with a dot are of the files beside it"
+        if any("." in name for name in found)
+        else ""
+    )
     file = f"From [`{agent.name}.py`](../../src/bfq/agents/{agent.name}.py){beside}:"
     return ["## Equations", file, _table(("function", "what it computes"), rows)]
 
@@ -90,7 +101,9 @@ def _equations(agent: Agent) -> list[str]:
 def _commands(agent: Agent) -> str:
     tasks = (MINI, PAPER[0])
     lines = [f"bfq train --task {task} --agent {agent.name}" for task in tasks]
-    return "\n".join([*lines, f"bfq agents {agent.name} --task {PAPER[0]}   # every value with its source"])
+    return "\n".join(
+        [*lines, f"bfq agents {agent.name} --task {PAPER[0]}   # every value with its source"]
+    )
 
 
 def _acting(agent: Agent) -> list[str]:
@@ -101,9 +114,13 @@ def _acting(agent: Agent) -> list[str]:
         else "It cannot choose among candidates."
     )
     rules = " | ".join(f"`{name}`" for name in agent.samplers)
-    samplers = f" It acts in several steps: `--sampling-steps N`, `--sampler` {rules}." if rules else ""
+    samplers = (
+        f" It acts in several steps: `--sampling-steps N`, `--sampler` {rules}." if rules else ""
+    )
     needs = (
-        " It learns from the action that follows in the log, so rows must be in order." if agent.needs else ""
+        " It learns from the action that follows in the log, so rows must be in order."
+        if agent.needs
+        else ""
     )
     return [chooses + samplers + needs]
 
@@ -131,7 +148,9 @@ def _values(agent: Agent) -> list[str]:
         task: {(s, name): value for s in SECTIONS for name, value in getattr(run, s).items()}
         for task, run in runs.items()
     }
-    columns = [key for key in flat[PAPER[0]] if key[1] not in ("seed", "episodes") and _tuned(flat, key)]
+    columns = [
+        key for key in flat[PAPER[0]] if key[1] not in ("seed", "episodes") and _tuned(flat, key)
+    ]
     if not columns:
         return []
     rows = [(task, *(_value(values[key]) for key in columns)) for task, values in flat.items()]
@@ -191,7 +210,9 @@ def _code(text: str, language: str) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines
+    )
 
 
 def _page(title: str, parts: Iterable[str]) -> str:

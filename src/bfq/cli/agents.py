@@ -44,14 +44,18 @@ def _all(args: argparse.Namespace) -> int:
     from bfq.cli.agent_facts import sentence
 
     agents = [get_agent(name) for name in agent_names()]
-    found = [{"name": agent.name, "title": agent.title, "idea": sentence(agent)} for agent in agents]
+    found = [
+        {"name": agent.name, "title": agent.title, "idea": sentence(agent)} for agent in agents
+    ]
     if args.json:
         show_json(found)
         return 0
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("agent", "what it is", caption="bfq agents NAME says more; --task TASK its values there.")
+    table = Table(
+        "agent", "what it is", caption="bfq agents NAME says more; --task TASK its values there."
+    )
     for agent in found:
         table.add_row(agent["name"], agent["idea"])
     Console(markup=False).print(table)
@@ -79,29 +83,34 @@ def _one(args: argparse.Namespace) -> int:
         table.add_row(name, str(row["default"]), explained(row["meaning"], row["choices"]))
     console.print(table)
     console.print(_abilities(told))
-    console.print(f"bfq agents {args.name} --task TASK shows its values on a task and where they come from.")
+    console.print(
+        f"bfq agents {args.name} --task TASK shows its values on a task and where they come from."
+    )
     return 0
 
 
 def _abilities(told: dict[str, Any]) -> str:
     """How it acts, in a few words."""
     chooses = "can choose" if told["chooses"] else "cannot choose"
-    samplers = f"--sampler {' | '.join(told['samplers'])}" if told["samplers"] else "none to choose from"
+    samplers = (
+        f"--sampler {' | '.join(told['samplers'])}" if told["samplers"] else "none to choose from"
+    )
     return f"candidates: it {chooses} among several; samplers: {samplers}."
 
 
 def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     """Every value of an agent on a task by section, its source, and whether members may differ in it."""
     from bfq.agents.agent import get_agent, numeric_fields
-    from bfq.data.catalog import get_task
     from bfq.presets import SECTIONS, preset
     from bfq.settings import compose
+    from bfq.tasks.catalog import get_task
 
     agent, card, run_config = get_agent(name), get_task(task), compose(task, name)
     known = preset(name, card.like, card.family)
     numeric = numeric_fields(agent.config())
     defaults = {
-        "config": f"default of bfq.agents.{name}" + (f": {agent.defaults}" if agent.defaults else ""),
+        "config": f"default of bfq.agents.{name}"
+        + (f": {agent.defaults}" if agent.defaults else ""),
         "data": "default of bfq.settings",
         "evaluation": "default of bfq.evaluation.protocol",
     }
@@ -128,7 +137,9 @@ def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
 
 def _values(args: argparse.Namespace) -> int:
     if not args.name:
-        raise BadInput("--task shows the values of one agent: name it, as bfq agents bfq --task TASK.")
+        raise BadInput(
+            "--task shows the values of one agent: name it, as bfq agents bfq --task TASK."
+        )
     sections = describe(args.name, args.task)
     if args.json:
         show_json({"agent": args.name, "task": args.task, **sections})

@@ -18,16 +18,24 @@ from bfq.cli.bench_rows import (
 )
 from bfq.cli.words import numbers
 from bfq.errors import BadInput
-from bfq.reporting.counting import counted
+from bfq.reports.counting import counted
 
 TRAIN = "microseconds an update"
 ACT = "action batches a second"
-AXES = ("members", "batch", "width", "transitions", "flow_steps")  # along which the cost of an update grows
+AXES = (
+    "members",
+    "batch",
+    "width",
+    "transitions",
+    "flow_steps",
+)  # along which the cost of an update grows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
-    verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
+    verbs = parser.add_subparsers(
+        dest="what", metavar="WHAT", required=True, parser_class=type(parser)
+    )
     for name, about, words in (
         ("train", TRAIN, _training_words),
         ("act", ACT, _acting_words),
@@ -43,13 +51,35 @@ def _training_words(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--members", type=numbers, default=[1], metavar="N[,N…]", help="members trained at once")
     add("--batch", type=numbers, metavar="N[,N…]", help="transitions an update")
-    add("--transitions", type=numbers, default=[1_000_000], metavar="N[,N…]", help="size of the data set")
+    add(
+        "--transitions",
+        type=numbers,
+        default=[1_000_000],
+        metavar="N[,N…]",
+        help="size of the data set",
+    )
     add("--flow-steps", type=numbers, metavar="N[,N…]",
         help="flow or diffusion steps in training, of agents that have them")  # fmt: skip
-    add("--precision", default="float32", metavar="NAME", help="of the products: float32 or bfloat16")
-    add("--chunk", type=int, default=500, metavar="N", help="updates in one compiled call; default 500")
+    add(
+        "--precision",
+        default="float32",
+        metavar="NAME",
+        help="of the products: float32 or bfloat16",
+    )
+    add(
+        "--chunk",
+        type=int,
+        default=500,
+        metavar="N",
+        help="updates in one compiled call; default 500",
+    )
     add("--repeats", type=int, default=5, metavar="N", help="calls that are timed; default 5")
-    add("--figure", type=Path, metavar="FILE.png", help="draw the growth along the lists that are given")
+    add(
+        "--figure",
+        type=Path,
+        metavar="FILE.png",
+        help="draw the growth along the lists that are given",
+    )
     _shape_words(parser)
 
 
@@ -57,7 +87,13 @@ def _acting_words(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--batch", type=numbers, metavar="N[,N…]", help="actions a call")
     add("--candidates", type=int, default=1, metavar="N", help="actions drawn a state")
-    add("--sampling-steps", type=numbers, default=[0], metavar="N[,N…]", help="network calls an action")
+    add(
+        "--sampling-steps",
+        type=numbers,
+        default=[0],
+        metavar="N[,N…]",
+        help="network calls an action",
+    )
     _shape_words(parser)
 
 
@@ -125,7 +161,9 @@ def _check_figure(args: argparse.Namespace, configs: list[Any]) -> None:
     from bfq.files import make_folder
 
     if args.figure.suffix.lower() != ".png":
-        raise BadInput(f"--figure writes a PNG image: give it a name that ends in .png, not {args.figure}.")
+        raise BadInput(
+            f"--figure writes a PNG image: give it a name that ends in .png, not {args.figure}."
+        )
     named = [name for name in AXES if name != "flow_steps" or any(map(inner_steps, configs))]
     if not any(len(set(getattr(args, name) or ())) > 1 for name in named):
         options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
@@ -138,7 +176,7 @@ def _drawn(figure: Path | None) -> Any:
 
     def draw(rows: list[dict[str, Any]]) -> None:
         from bfq.files import write_bytes
-        from bfq.reporting.growth_figure import growth_figure
+        from bfq.reports.growth_figure import growth_figure
 
         picture = growth_figure(rows)
         if figure and picture:
@@ -154,7 +192,9 @@ def _training(args: argparse.Namespace, configurations: list[tuple[Any, Any]]) -
     spec = Spec(args.observations, args.actions)
     for transitions in args.transitions:
         sizes = Sizes(1, transitions, spec, args.chunk, args.repeats, args.precision)
-        rows = {needs: made_up(sizes, needs) for needs in {agent.needs for agent, _ in configurations}}
+        rows = {
+            needs: made_up(sizes, needs) for needs in {agent.needs for agent, _ in configurations}
+        }
         for agent, config in configurations:
             for members in args.members:
                 yield time_update(agent, config, rows[agent.needs], sizes._replace(members=members))
@@ -183,6 +223,8 @@ def _configurations(
     wished = wished_of(args, bases)
     for name, base in bases.items():
         agent = get_agent(name)
-        steps = flow_steps if inner_steps(agent.config()) else None  # an agent without them is measured once
+        steps = (
+            flow_steps if inner_steps(agent.config()) else None
+        )  # an agent without them is measured once
         for sizes in product(*(given or [None] for given in (args.width, batches, steps))):
             yield agent, resize(agent, base, Resized(*sizes), wished)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bfq.cli.bench_rows import Measure, Row, agents_of, bases_of, check_counts, wished_of
 from bfq.errors import BadInput
-from bfq.reporting.counting import counted
+from bfq.reports.counting import counted
 
 if TYPE_CHECKING:
     from bfq.bench.watching import Watched
@@ -39,8 +39,19 @@ def add_words(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=int, default=6, metavar="N", help="members, freshly initialised; default 6")
     add("--episodes", type=int, default=50, metavar="N", help="episodes a member; default 50")
     add("--candidates", type=int, metavar="N", help="actions drawn a state; default the preset's")
-    add("--sampling-steps", type=int, default=0, metavar="N", help="network calls an action; 0: as trained")
-    add("--steps", type=int, metavar="N", help="stop every episode after so many steps; default at its end")
+    add(
+        "--sampling-steps",
+        type=int,
+        default=0,
+        metavar="N",
+        help="network calls an action; 0: as trained",
+    )
+    add(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="stop every episode after so many steps; default at its end",
+    )
     add("--repeats", type=int, default=1, metavar="N", help="evaluations that are timed; default 1")
 
 
@@ -55,11 +66,15 @@ def _runs(args: argparse.Namespace) -> list["RunConfig"]:
 
     bases = bases_of(args)
     wished = wished_of(args, bases)
-    evaluation = {name: getattr(args, name) for name in ("episodes", "candidates", "sampling_steps")}
+    evaluation = {
+        name: getattr(args, name) for name in ("episodes", "candidates", "sampling_steps")
+    }
     runs = []
     for name in agents_of(args):
         values = {field: value for field, value in wished.items() if field in bases[name]}
-        runs.append(compose(args.task, name, seeds=args.seeds, values=values, evaluation=evaluation))
+        runs.append(
+            compose(args.task, name, seeds=args.seeds, values=values, evaluation=evaluation)
+        )
     if runs[0].simulator is None:
         raise BadInput(f"{args.task} has no simulator to evaluate in: choose another --task.")
     return runs
@@ -68,7 +83,7 @@ def _runs(args: argparse.Namespace) -> list["RunConfig"]:
 def _row(run: "RunConfig", args: argparse.Namespace) -> Row:
     import jax
 
-    from bfq.simulation.cores import cores
+    from bfq.envs.cores import cores
 
     found = _watched(run, args.steps, args.repeats)
     median = found[len(found) // 2]
@@ -122,11 +137,14 @@ def _shape(world: "World") -> tuple[Any, Any]:
 
     from bfq.agents.agent import Spec
     from bfq.data.transforms import RewardTransform, Transforms
-    from bfq.simulation.batch import Simulators
+    from bfq.envs.batch import Simulators
 
     one = Simulators(world.simulator, [0], world.episode_steps)
     spec = Spec(one.observations.shape[1], len(one.action_low))
-    mean, std = np.zeros(spec.observation_dim, np.float32), np.ones(spec.observation_dim, np.float32)
+    mean, std = (
+        np.zeros(spec.observation_dim, np.float32),
+        np.ones(spec.observation_dim, np.float32),
+    )
     none = RewardTransform("none", 1.0, 0.0)
     transforms = Transforms(mean, std, one.action_low, one.action_high, none, "none")
     one.close()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bfq.cli.words import assignments, show_json
 from bfq.errors import BadInput, unknown
-from bfq.reporting.counting import counted
+from bfq.reports.counting import counted
 
 TASK = "halfcheetah-medium-v2"
 HEADINGS = {
@@ -81,11 +81,15 @@ def wished_of(args: argparse.Namespace, bases: dict[str, dict[str, Any]]) -> dic
     given = assignments(args.set)
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several:
-        raise BadInput(f"a measurement has one value of {several}: give one, and measure again for another.")
+        raise BadInput(
+            f"a measurement has one value of {several}: give one, and measure again for another."
+        )
     wished = {name: values[0] for name, values in given.items()}
     for name in wished:
         if not any(name in base for base in bases.values()):
-            raise unknown("hyperparameter", name, {field for base in bases.values() for field in base})
+            raise unknown(
+                "hyperparameter", name, {field for base in bases.values() for field in base}
+            )
     return wished
 
 
@@ -104,7 +108,9 @@ def measure(
 
     if args.out:
         if args.out.is_dir():
-            raise BadInput(f"{args.out} is a folder: name the file, such as {args.out / 'rows.json'}.")
+            raise BadInput(
+                f"{args.out} is a folder: name the file, such as {args.out / 'rows.json'}."
+            )
         make_folder(args.out.absolute().parent)
     part = args.out.with_name(f"{args.out.name}.part") if args.out else None
     rows = []
@@ -144,7 +150,9 @@ def table(columns: tuple[str, ...], rows: list[Row], room: int) -> str:
 
 def _broken(headings: list[str], cells: list[list[str]]) -> list[list[str]]:
     """Headings in lines that are no wider than the numbers below, or than their longest word."""
-    widths = (max(map(len, [*heading.split(), *of])) for heading, of in zip(headings, cells, strict=True))
+    widths = (
+        max(map(len, [*heading.split(), *of])) for heading, of in zip(headings, cells, strict=True)
+    )
     lines = [textwrap.wrap(heading, width) for heading, width in zip(headings, widths, strict=True)]
     most = max(map(len, lines))
     return [[""] * (most - len(of)) + of for of in lines]

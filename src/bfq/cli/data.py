@@ -17,16 +17,24 @@ DOWNLOAD = "fetch the published data of a task, or a dataset of Minari's"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
-    verbs = parser.add_subparsers(dest="deed", metavar="VERB", required=True, parser_class=type(parser))
+    verbs = parser.add_subparsers(
+        dest="deed", metavar="VERB", required=True, parser_class=type(parser)
+    )
     make = verbs.add_parser("make", help=MAKE, description=f"{MAKE[0].upper()}{MAKE[1:]}.")
-    make.add_argument("name", metavar="TASK", help="such as local/halfcheetah-medium; see `bfq tasks`")
+    make.add_argument(
+        "name", metavar="TASK", help="such as local/halfcheetah-medium; see `bfq tasks`"
+    )
     _making(make)
     make.add_argument(
         "--out", type=Path, metavar="FILE", help="also write it as an HDF5 file of D4RL's layout"
     )
     bring = verbs.add_parser("import", help=IMPORT, description=f"{IMPORT[0].upper()}{IMPORT[1:]}.")
     bring.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help=".npz, .csv, .parquet, .hdf5, or a Minari folder"
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help=".npz, .csv, .parquet, .hdf5, or a Minari folder",
     )
     bring.add_argument(
         "--as",
@@ -36,27 +44,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the name to train on it by, or a published task's",
     )
     _columns(bring)
-    look = verbs.add_parser("inspect", help=INSPECT, description=f"{INSPECT[0].upper()}{INSPECT[1:]}.")
+    look = verbs.add_parser(
+        "inspect", help=INSPECT, description=f"{INSPECT[0].upper()}{INSPECT[1:]}."
+    )
     look.add_argument("name", metavar="NAME", help="a task, an imported dataset, or a file")
-    look.add_argument("--replay", action="store_true", help="step stored states in the simulator and compare")
+    look.add_argument(
+        "--replay", action="store_true", help="step stored states in the simulator and compare"
+    )
     look.add_argument("--simulator", metavar="ID", help="where to replay; default the task's")
-    look.add_argument("--out", type=Path, metavar="DIR", help="folder of the page; default runs/data-NAME")
-    reroll = verbs.add_parser("reroll", help=REROLL, description=f"{REROLL[0].upper()}{REROLL[1:]}.")
+    look.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the page; default runs/data-NAME"
+    )
+    reroll = verbs.add_parser(
+        "reroll", help=REROLL, description=f"{REROLL[0].upper()}{REROLL[1:]}."
+    )
     reroll.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="several share the transitions equally"
     )
     reroll.add_argument("--as", dest="name", metavar="NAME", help="default rerolled/FILE")
     reroll.add_argument(
-        "--robot", metavar="NAME", help="halfcheetah, hopper, walker2d or ant; default from the name"
+        "--robot",
+        metavar="NAME",
+        help="halfcheetah, hopper, walker2d or ant; default from the name",
     )
-    reroll.add_argument("--old-masses", action="store_true", help="robots as heavy as when D4RL was made")
+    reroll.add_argument(
+        "--old-masses", action="store_true", help="robots as heavy as when D4RL was made"
+    )
     _making(reroll)
-    fetch = verbs.add_parser("download", help=DOWNLOAD, description=f"{DOWNLOAD[0].upper()}{DOWNLOAD[1:]}.")
+    fetch = verbs.add_parser(
+        "download", help=DOWNLOAD, description=f"{DOWNLOAD[0].upper()}{DOWNLOAD[1:]}."
+    )
     fetch.add_argument(
         "name", metavar="NAME", help="a published task (see `bfq tasks`), or D4RL/pen/human-v2"
     )
     for verb in (make, bring, reroll, fetch):
-        verb.add_argument("--replace", action="store_true", help="in place of the dataset that has this name")
+        verb.add_argument(
+            "--replace", action="store_true", help="in place of the dataset that has this name"
+        )
     for verb in (make, bring, look, reroll, fetch):
         verb.add_argument("--json", action="store_true", help="print what came of it as JSON")
 
@@ -64,7 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _making(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--size", type=int, metavar="N", help="transitions; default as the published dataset has")
-    add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bytes; default 0")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the same seed gives the same bytes; default 0",
+    )
     add("--processes", type=int, metavar="N", help="default one a core")
 
 
@@ -80,8 +110,18 @@ def _columns(parser: argparse.ArgumentParser) -> None:
     # So that -40,-20 or -1e3 after a flag is not taken for a flag itself.
     parser._negative_number_matcher = re.compile(r"-\.?\d")
     one_each = "or one for each number of an action, joined by commas"
-    add("--action-low", type=_bound, metavar="X[,…]", help=f"the smallest the machine takes, {one_each}")
-    add("--action-high", type=_bound, metavar="X[,…]", help=f"the largest the machine takes, {one_each}")
+    add(
+        "--action-low",
+        type=_bound,
+        metavar="X[,…]",
+        help=f"the smallest the machine takes, {one_each}",
+    )
+    add(
+        "--action-high",
+        type=_bound,
+        metavar="X[,…]",
+        help=f"the largest the machine takes, {one_each}",
+    )
     add(
         "--reward-on",
         default="state",
@@ -95,18 +135,26 @@ def _bound(word: str) -> float | list[float]:
     try:
         found = [float(one) for one in word.split(",")]
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{word!r} is neither a number nor numbers with commas") from error
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is neither a number nor numbers with commas"
+        ) from error
     return found if len(found) > 1 else found[0]
 
 
 def run(args: argparse.Namespace) -> int:
     """Does the deed."""
-    deeds = {"make": _make, "import": _import, "inspect": _inspect, "reroll": _reroll, "download": _download}
+    deeds = {
+        "make": _make,
+        "import": _import,
+        "inspect": _inspect,
+        "reroll": _reroll,
+        "download": _download,
+    }
     return deeds[args.deed](args)
 
 
 def _make(args: argparse.Namespace) -> int:
-    from bfq.data.making.recipes import recipe_for
+    from bfq.tasks.recipes import recipe_for
 
     if args.out is not None:
         _check_out(args.out)
@@ -119,14 +167,14 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _reroll(args: argparse.Namespace) -> int:
-    from bfq.data.making.reroll import recipe
+    from bfq.tasks.reroll import recipe
 
     cooked = recipe(args.files, args.name, args.robot, args.size, args.seed, args.old_masses)
     return _tell(_made(cooked, args), args.json)
 
 
 def _made(recipe: Any, args: argparse.Namespace) -> Any:
-    from bfq.data.sources import make_here
+    from bfq.tasks.sources import make_here
     from bfq.training.progress import data_bar
 
     for name in ("size", "processes"):
@@ -138,7 +186,7 @@ def _made(recipe: Any, args: argparse.Namespace) -> Any:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from bfq.data.importing import import_files
+    from bfq.tasks.importing import import_files
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
     dataset = import_files(args.files, args.name, mapping(args.map), args.replace, **settings)
@@ -146,36 +194,38 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _download(args: argparse.Namespace) -> int:
-    from bfq.data.importing import import_files
+    from bfq.tasks.importing import import_files
 
     return _tell(import_files([_fetched(args.name)], args.name, replace=args.replace), args.json)
 
 
 def _fetched(name: str) -> Path:
     """The file of a task, or the folder of a Minari dataset: its names have folders, as those made here."""
-    from bfq.data.catalog import get_task
     from bfq.data.fetching.downloads import fetch
     from bfq.data.fetching.remotes import fetch_minari, remotes_for
-    from bfq.data.importing import OURS
     from bfq.data.places import downloads
     from bfq.experiment import say
+    from bfq.tasks.catalog import get_task
+    from bfq.tasks.importing import OURS
     from bfq.training.progress import byte_bar
 
     with byte_bar(f"fetching {name}") as progress:
         if "/" in name and not name.startswith(OURS):
             return fetch_minari(name, downloads() / "minari", progress=progress, say=say)
-        training = remotes_for(get_task(name).name)[0]  # what follows is for validation, which no score uses
+        training = remotes_for(get_task(name).name)[
+            0
+        ]  # what follows is for validation, which no score uses
         return fetch(training, progress=progress, say=say)
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from bfq.data.catalog import TASKS
     from bfq.data.inspecting.inspection import inspect, told
     from bfq.data.inspecting.replay import replay
     from bfq.data.inspecting.replay import told as told_replay
-    from bfq.data.sources import load_dataset
     from bfq.files import make_folder, write_bytes, write_json
-    from bfq.reporting.data_page import data_page
+    from bfq.reports.data_page import data_page
+    from bfq.tasks.catalog import TASKS
+    from bfq.tasks.sources import load_dataset
     from bfq.training.progress import data_bar
 
     dataset = load_dataset(args.name, data_bar)
@@ -230,7 +280,10 @@ def _tell(dataset: Any, as_json: bool) -> int:
     if planned:
         rows.insert(
             3,
-            ("errands of the oracle", f"{planned['successful']:,} of {planned['ended']:,} ended in success"),
+            (
+                "errands of the oracle",
+                f"{planned['successful']:,} of {planned['ended']:,} ended in success",
+            ),
         )
     _table(dataset.name, rows)
     _notes(dataset)

@@ -28,7 +28,7 @@ def _update() -> str:
 
 
 def _pendulum() -> str:
-    from bfq.simulation.batch import Simulators
+    from bfq.envs.batch import Simulators
 
     simulators = Simulators("Pendulum-v1", [0], 10)
     simulators.reset()
@@ -37,21 +37,21 @@ def _pendulum() -> str:
 
 
 def _robot() -> str:
-    from bfq.simulation.runners import Runners
+    from bfq.envs.runners import Runners
 
     Runners("halfcheetah", [0]).close()
     return f"{_module('mujoco')()}, a robot stands"
 
 
 def _adroit() -> str:
-    from bfq.simulation.worlds import make_world
+    from bfq.envs.worlds import make_world
 
     make_world("AdroitHandPen-v1", 100).close()
     return "a hand holds a pen"
 
 
 def _drawing() -> str:
-    from bfq.simulation.batch import Simulators
+    from bfq.envs.batch import Simulators
 
     simulators = Simulators("HalfCheetah-v4", [0], 10, render=True)
     simulators.reset()
@@ -96,7 +96,11 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("data folder", _data_folder, "choose another with the environment variable BFQ_HOME"),
     ("compiled programs", _compiled, "set XDG_CACHE_HOME to a folder of your own"),
     ("robots (optional)", _robot, "pip install 'bfq-rl[mujoco]'"),
-    ("drawing robots (optional)", _drawing, "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6"),
+    (
+        "drawing robots (optional)",
+        _drawing,
+        "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6",
+    ),
     ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),
     ("Adroit (optional)", _adroit, "pip install 'bfq-rl[adroit]'"),
     ("Parquet (optional)", _module("pyarrow"), "pip install 'bfq-rl[parquet]'"),

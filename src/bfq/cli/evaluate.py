@@ -6,7 +6,7 @@ from typing import Any
 
 from bfq.cli.words import show_json
 from bfq.errors import BadInput
-from bfq.reporting.counting import counted
+from bfq.reports.counting import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`"
     )
     parser.add_argument(
-        "--episode-steps", type=int, metavar="N", help="another limit of episodes, for data of your own"
+        "--episode-steps",
+        type=int,
+        metavar="N",
+        help="another limit of episodes, for data of your own",
     )
     parser.add_argument(
         "--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4, .gif)"
     )
-    parser.add_argument("--member", type=int, default=0, metavar="K", help="the member that is filmed")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this JSON file")
+    parser.add_argument(
+        "--member", type=int, default=0, metavar="K", help="the member that is filmed"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the scores to this JSON file"
+    )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
 
 
@@ -54,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.out:
         if not args.out.parent.is_dir():
-            raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}: make it first.")
+            raise BadInput(
+                f"there is no folder {args.out.parent} for {args.out.name}: make it first."
+            )
         check_place(args.out.parent)
     asked = {name: getattr(args, name) for name in (*PROTOCOL, "video", "member", "episode_steps")}
     with announced(f"evaluating {args.folder}", quiet=args.json):
@@ -84,8 +93,8 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bfq.reporting.statistics import summarise
-    from bfq.reporting.tables import mean_text, number_text
+    from bfq.reports.statistics import summarise
+    from bfq.reports.tables import mean_text, number_text
 
     scores, members = found["scores"], found["members"]
     title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"

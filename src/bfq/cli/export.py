@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bfq.cli.words import show_json
-from bfq.reporting.counting import counted
+from bfq.reports.counting import counted
 
 if TYPE_CHECKING:
     from bfq.deploy.export import Exported
@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="npz (NumPy) | c (one C99 file) | onnx; default as --out ends, or npz",
     )
     add("--out", type=Path, metavar="FILE", help="where to write; default RUN/policy-K.npz")
-    add("--temperature", type=float, metavar="X", help="factor on the noise; default the run's protocol")
+    add(
+        "--temperature",
+        type=float,
+        metavar="X",
+        help="factor on the noise; default the run's protocol",
+    )
     add("--policy", metavar="WHICH", help="ema | online; default the run's protocol")
     add("--json", action="store_true", help="print what was written as JSON")
 

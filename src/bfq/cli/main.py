@@ -3,7 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
 
 from bfq.command import Parser, exit_code
 from bfq.errors import unknown
@@ -15,23 +18,45 @@ VERBS = {
     "tasks": "what can be trained on, and whether its data is here",
     "agents": "the methods; with a name, its hyperparameters and their sources",
     "data": "make data here, bring in your own, look at it",
-    "toy": "the checkerboard: one-step expressiveness in a picture and numbers",
     "report": "tables, learning curves and one HTML page from finished runs",
-    "reproduce": "the paper's experiments, ours beside its numbers",
     "export": "write a trained policy to a file that runs without JAX",
     "bench": "how fast updates and actions are",
     "doctor": "what works on this machine",
 }
 
 
+COMMANDS = "bfq.commands"  # the entry point group in which other packages offer commands
+
+
+@cache
+def verbs() -> dict[str, str]:
+    """Every command with its one-line description: bfq's own, then those of installed packages."""
+    return VERBS | {name: module.ABOUT for name, module in _offered().items()}
+
+
+@cache
+def _offered() -> dict[str, ModuleType]:
+    """Modules of other packages that offer a command: `ABOUT`, `add_arguments` and `run`."""
+    return {
+        point.name: point.load()
+        for point in sorted(entry_points(group=COMMANDS), key=lambda p: p.name)
+    }
+
+
+def _module(verb: str) -> ModuleType:
+    return import_module(f"bfq.cli.{verb}") if verb in VERBS else _offered()[verb]
+
+
 def build_parser(chosen: str | None) -> Parser:
     """The parser; only the chosen verb's file is imported for its words."""
     parser = Parser(prog="bfq", description="Expressive one-step policies from logged data.")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    for name, about in VERBS.items():
-        verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    commands = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    for name, about in verbs().items():
+        command = commands.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}."
+        )
         if name == chosen:
-            import_module(f"bfq.cli.{name}").add_arguments(verb)
+            _module(name).add_arguments(command)
     return parser
 
 
@@ -49,16 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if words and not words[0].startswith("-") and words[0] not in VERBS:
-        raise unknown("command", words[0], VERBS)
-    chosen = words[0] if words and words[0] in VERBS else None
+    if words and not words[0].startswith("-") and words[0] not in verbs():
+        raise unknown("command", words[0], verbs())
+    chosen = words[0] if words and words[0] in verbs() else None
     parser = build_parser(chosen)
     arguments = parser.parse_args(words)
     arguments.words = words  # as they were given
     if chosen is None:
         parser.print_help()
         return 0
-    return int(import_module(f"bfq.cli.{chosen}").run(arguments))
+    return int(_module(chosen).run(arguments))
 
 
 if __name__ == "__main__":

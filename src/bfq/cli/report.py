@@ -11,9 +11,14 @@ from bfq.errors import BadInput
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
-    parser.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of runs and of sweeps")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the page goes; default the first of these folders"
+        "folders", type=Path, nargs="+", metavar="RUN", help="folders of runs and of sweeps"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the page goes; default the first of these folders",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
 
@@ -22,11 +27,11 @@ def run(args: argparse.Namespace) -> int:
     """Writes the page and shows the scores: of one run as it is, of several a table a task."""
     from rich.console import Console
 
-    from bfq.reporting.report import run_folders, write_report
-    from bfq.reporting.runs import read_run
-    from bfq.reporting.standing_tables import rich_standings
-    from bfq.reporting.standings import standings
-    from bfq.reporting.tables import rich_table
+    from bfq.reports.report import run_folders, write_report
+    from bfq.reports.runs import read_run
+    from bfq.reports.standing_tables import rich_standings
+    from bfq.reports.standings import standings
+    from bfq.reports.tables import rich_table
 
     found, others = run_folders(args.folders)
     _check(found, others)
@@ -36,7 +41,11 @@ def run(args: argparse.Namespace) -> int:
         show_json(written)
         return 0
     runs = [read_run(folder) for folder in folders]
-    tables = [rich_table(*runs)] if len(runs) == 1 else [rich_standings(table) for table in standings(runs)]
+    tables = (
+        [rich_table(*runs)]
+        if len(runs) == 1
+        else [rich_standings(table) for table in standings(runs)]
+    )
     for table in tables:
         Console().print(table)
     for path in written["files"]:

@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_description(parser)
     add = parser.add_argument
     add(
-        "--out", type=Path, metavar="DIR", help="default runs/sweep-TASK-AGENT-…, the same for the same words"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="default runs/sweep-TASK-AGENT-…, the same for the same words",
     )
     add("--json", action="store_true", help="print sweep.json and nothing else")
 
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _folder(runs: "dict[str, RunConfig]") -> Path:
     """Named after everything that was asked for, so that the same words go on where they stopped."""
     from bfq.experiment import RUNS, stem_of
-    from bfq.reproduction.work.bench import place
+    from bfq.provenance import place
 
     told = {name: {**dataclasses.asdict(run), "chunk": 0} for name, run in runs.items()}
     return place(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", told)
@@ -67,7 +70,7 @@ def _folder(runs: "dict[str, RunConfig]") -> Path:
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:
     from rich.console import Console
 
-    from bfq.reporting.standing_tables import rich_standings
+    from bfq.reports.standing_tables import rich_standings
 
     Console().print(rich_standings(ranking.table))
     best = ", ".join(f"{name}={value}" for name, value in record["rows"][0]["values"].items())

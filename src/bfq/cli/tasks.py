@@ -9,7 +9,12 @@ from bfq.errors import BadInput
 
 Card = dict[str, Any]
 AT_HAND = ("yes", "made on the spot")
-FAMILIES = {"locomotion": "Locomotion", "antmaze": "AntMaze", "ogbench": "OGBench", "adroit": "Adroit"}
+FAMILIES = {
+    "locomotion": "Locomotion",
+    "antmaze": "AntMaze",
+    "ogbench": "OGBench",
+    "adroit": "Adroit",
+}
 FIRST, OWN = "To begin with", "Your own data"
 ORIGINS = {"local": "made here", "rerolled": "rolled out here from D4RL's policies"}
 ENDING = """
@@ -22,7 +27,12 @@ bfq data import FILE --as NAME."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of the verb."""
     add = parser.add_argument
-    add("word", nargs="?", metavar="WORD", help="only tasks with this in their name; all about a single one")
+    add(
+        "word",
+        nargs="?",
+        metavar="WORD",
+        help="only tasks with this in their name; all about a single one",
+    )
     add("--here", action="store_true", help="only tasks whose data is here, or is made on the spot")
     add("--json", action="store_true", help="print the task cards as JSON")
 
@@ -43,10 +53,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _cards() -> list[Card]:
     """The cards of all tasks, and a name for each set of the user's own."""
-    from bfq.data.catalog import TASKS
-    from bfq.data.sources import availability, kept
+    from bfq.tasks.catalog import TASKS
+    from bfq.tasks.sources import availability, kept
 
-    cards = [{**dataclasses.asdict(task), "data_here": availability(name)} for name, task in TASKS.items()]
+    cards = [
+        {**dataclasses.asdict(task), "data_here": availability(name)}
+        for name, task in TASKS.items()
+    ]
     return cards + [{"name": name, "data_here": "yes"} for name in kept() if name not in TASKS]
 
 
@@ -73,7 +86,7 @@ def _list(cards: list[Card]) -> None:
     """One line a task, by groups."""
     from rich.console import Console
 
-    from bfq.data.catalog import DEFAULT_TASK
+    from bfq.tasks.catalog import DEFAULT_TASK
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     groups: dict[str, list[Card]] = {}
@@ -112,7 +125,10 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     """All about a task, in the order of the questions one has."""
     name = card["name"]
     if "family" not in card:
-        known = ("look at it", f"bfq data inspect {name}"), ("train on it", f"bfq train --task {name}")
+        known = (
+            ("look at it", f"bfq data inspect {name}"),
+            ("train on it", f"bfq train --task {name}"),
+        )
         return [("task", name), ("what it is", "data of your own"), *known]
     judged = f"{card['simulator']}, episodes of up to {card['episode_steps']:,} steps"
     return [
@@ -133,14 +149,19 @@ def _facts(card: Card) -> list[tuple[str, str]]:
 
 def _next(name: str, availability: str) -> list[tuple[str, str]]:
     """What one does with it: get its data, or train on it."""
-    from bfq.data.catalog import CHECKERBOARD
-    from bfq.data.sources import instead, remedy
+    from bfq.tasks.catalog import CHECKERBOARD
+    from bfq.tasks.sources import instead, remedy
 
     if availability == "needs a file":
         other = instead(name)
         return [("to get it", remedy(name)), *([("or", other)] if other else [])]
     first = ", which makes its data first" if availability.startswith("can be made") else ""
-    return [("train on it", "bfq toy" if name == CHECKERBOARD.name else f"bfq train --task {name}{first}")]
+    return [
+        (
+            "train on it",
+            "bfq toy" if name == CHECKERBOARD.name else f"bfq train --task {name}{first}",
+        )
+    ]
 
 
 def _score(card: Card) -> str:

@@ -12,15 +12,15 @@ from bfq.errors import BadInput, DiskTrouble
 if TYPE_CHECKING:
     from bfq.settings import RunConfig
 
-TASK_HELP = "a task (see `bfq tasks`), or a file of your own: .npz, .csv, .csv.gz, .parquet, .hdf5 or .h5"
+TASK_HELP = (
+    "a task (see `bfq tasks`), or a file of your own: .npz, .csv, .csv.gz, .parquet, .hdf5 or .h5"
+)
 SET_HELP = "a hyperparameter; several values train as members of one population"
 BASELINE_HELP = (
     "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside, each as its "
     "preset is; default bc where neither --task nor --agent is given"
 )
-DATA_HELP = (
-    "how numbers are changed first, as observations=none or reward=standardise; default from the preset"
-)
+DATA_HELP = "how numbers are changed first, as observations=none or reward=standardise; default from the preset"
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
     "temperature", "eval_seed", "selection", "softmax_weight", "policy", "sampling_steps", "sampler", "data",
@@ -34,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--baseline", action="append", metavar="AGENT", help=BASELINE_HELP)
     add("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
-    add("--resume", action="store_true", help="continue the run in --out, or the newest unfinished in runs/")
+    add(
+        "--resume",
+        action="store_true",
+        help="continue the run in --out, or the newest unfinished in runs/",
+    )
     add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
     add("--keep-going", action="store_true", help="report a diverging member, do not stop")
     add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
@@ -66,8 +70,17 @@ def add_description(parser: argparse.ArgumentParser) -> None:
     add("--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`")
     add("--data", action="append", default=[], metavar="NAME=WORD", help=DATA_HELP)
     add("--simulator", metavar="ID", help="a Gymnasium id to judge a policy from your own file in")
-    add("--episode-steps", type=int, metavar="N", help="episode limit with --simulator; default its own")
-    add("--precision", metavar="NAME", help="float32, or bfloat16 for products: faster, on NVIDIA GPUs")
+    add(
+        "--episode-steps",
+        type=int,
+        metavar="N",
+        help="episode limit with --simulator; default its own",
+    )
+    add(
+        "--precision",
+        metavar="NAME",
+        help="float32, or bfloat16 for products: faster, on NVIDIA GPUs",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -175,25 +188,33 @@ def _given(args: argparse.Namespace) -> list[str]:
     """The options that describe a run, as far as they were used."""
     values = {name: getattr(args, name) for name in DESCRIBES_A_RUN}
     used = [name for name, value in values.items() if value is not None and value is not False]
-    return [f"--{name.replace('_', '-')}" for name in used if name not in ("set", "data") or values[name]]
+    return [
+        f"--{name.replace('_', '-')}"
+        for name in used
+        if name not in ("set", "data") or values[name]
+    ]
 
 
 def _only_resume(args: argparse.Namespace) -> None:
     if _given(args) or args.config:
         other = (_given(args) or ["--config"])[0]
-        raise BadInput(f"--resume continues a run as it was begun, so {other} cannot be given with it.")
+        raise BadInput(
+            f"--resume continues a run as it was begun, so {other} cannot be given with it."
+        )
 
 
 def _only_config(args: argparse.Namespace) -> None:
     if _given(args):
-        raise BadInput(f"--config repeats a run as it was, so {_given(args)[0]} cannot be given with it.")
+        raise BadInput(
+            f"--config repeats a run as it was, so {_given(args)[0]} cannot be given with it."
+        )
 
 
 def _show(folder: Path) -> None:
     from rich.console import Console
 
-    from bfq.reporting.runs import read_run
-    from bfq.reporting.tables import rich_table
+    from bfq.reports.runs import read_run
+    from bfq.reports.tables import rich_table
 
     Console().print(rich_table(read_run(folder)))
     print(f"run folder      {folder}")

@@ -27,7 +27,9 @@ def assignments(words: list[str]) -> dict[str, list[Any]]:
         if not (equals and name and all(values.split(","))):
             raise BadInput(f"--set takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
         if name in found:
-            raise BadInput(f"--set {name} is given twice: several values go into one, {name}=VALUE,VALUE.")
+            raise BadInput(
+                f"--set {name} is given twice: several values go into one, {name}=VALUE,VALUE."
+            )
         found[name] = [value(one) for one in values.split(",")]
     return found
 

@@ -50,7 +50,9 @@ def read(path: Path, episode_steps: int | None = None, name: str | None = None) 
     terminal, timeouts = _flags(arrays, "terminals"), _timeouts(arrays, episode_steps, path.name)
     kept = np.flatnonzero(~timeouts[:-1])
     if len(kept) == 0:
-        raise BadInput(f"{path.name} has {_rows(len(timeouts))} and no transition: no row has a successor.")
+        raise BadInput(
+            f"{path.name} has {_rows(len(timeouts))} and no transition: no row has a successor."
+        )
     cut = np.append(timeouts[1:], False)  # the row before a dropped one is the last of its episode
     infos, unflagged = _infos(arrays), _unflagged_ends(arrays, kept[~terminal[kept]])
     notes += [*_repair_states(infos, arrays["observations"]), *_notes(terminal, kept, unflagged)]
@@ -81,7 +83,9 @@ def is_d4rl(path: Path) -> bool:
     except BadInput:
         return False
     marked = any(name.startswith((INFOS, "metadata/")) for name in names)
-    return names.issuperset(NEEDED) and (marked or ("timeouts" in names and "next_observations" not in names))
+    return names.issuperset(NEEDED) and (
+        marked or ("timeouts" in names and "next_observations" not in names)
+    )
 
 
 def task_name(path: Path) -> str:
@@ -189,8 +193,12 @@ def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
 
 def _infos(arrays: Arrays) -> Arrays:
     """The extra columns with one row a step; qpos for infos/qpos."""
-    found = {key.removeprefix(INFOS): array for key, array in arrays.items() if key.startswith(INFOS)}
-    rows = {key: array for key, array in found.items() if array.shape[:1] == arrays["rewards"].shape[:1]}
+    found = {
+        key.removeprefix(INFOS): array for key, array in arrays.items() if key.startswith(INFOS)
+    }
+    rows = {
+        key: array for key, array in found.items() if array.shape[:1] == arrays["rewards"].shape[:1]
+    }
     return {
         key: array
         for key, array in rows.items()

@@ -39,7 +39,9 @@ class Dataset:
     name: str
     source: str  # how the data came to be, in words
     notes: tuple[str, ...] = ()  # what a user should know about it
-    infos: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # qpos, qvel, …: rows no agent sees
+    infos: Mapping[str, npt.NDArray[Any]] = field(
+        default_factory=dict
+    )  # qpos, qvel, …: rows no agent sees
 
     def __repr__(self) -> str:
         return (
@@ -68,7 +70,9 @@ class Dataset:
     @cached_property
     def summary(self) -> Summary:
         """What must be known of every number in it."""
-        return summarise(self.columns, {"action_low": self.action_low, "action_high": self.action_high})
+        return summarise(
+            self.columns, {"action_low": self.action_low, "action_high": self.action_high}
+        )
 
     @property
     def episode_returns(self) -> npt.NDArray[np.float64]:
@@ -88,7 +92,9 @@ class Dataset:
     def rows(self, which: slice) -> "Dataset":
         """Some of the rows, as a dataset of their own."""
         columns: dict[str, Any] = {name: column[which] for name, column in self.columns.items()}
-        return replace(self, **columns, infos={name: column[which] for name, column in self.infos.items()})
+        return replace(
+            self, **columns, infos={name: column[which] for name, column in self.infos.items()}
+        )
 
     def drawn(self, index: npt.NDArray[np.integer]) -> "Dataset":
         """These rows, in this order and without their infos, read with little memory."""
@@ -161,7 +167,9 @@ def from_arrays(
         ends, kept = _without_unseen_successors(log.ends, log.terminal)
         left_out = len(log) - int(kept.sum())
     if left_out == len(log):
-        raise refuse("no-transition-left", "no transition is left, because every row ends an episode")
+        raise refuse(
+            "no-transition-left", "no transition is left, because every row ends an episode"
+        )
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         notes = (*told, *check_succession(log), *notes_on(log, left_out))
     return Dataset(
@@ -183,7 +191,9 @@ def from_arrays(
 def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
     array = as_array(name, column)
     if array.ndim == 0 or len(array) != size:
-        raise refuse("different-lengths", f"{name} have shape {array.shape}, but there are {size} rows")
+        raise refuse(
+            "different-lengths", f"{name} have shape {array.shape}, but there are {size} rows"
+        )
     return array
 
 

@@ -156,13 +156,17 @@ def _stored(group: Any, at: str = "") -> Iterator[tuple[str, Card]]:
     if not isinstance(group, h5py.Group):
         yield at, {}
         return
-    for key in sorted(group, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key)):
+    for key in sorted(
+        group, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key)
+    ):
         yield from _stored(own(group, key), f"{at}/{key}")
 
 
 def _chosen(parts: dict[str, Card], keys: Sequence[str] | None) -> list[str]:
     if keys and "" in parts:
-        raise BadInput("the observations of the Minari dataset have no parts: leave observation_keys out.")
+        raise BadInput(
+            "the observations of the Minari dataset have no parts: leave observation_keys out."
+        )
     names = [] if keys else list(parts)
     for key in keys or ():
         found = [name for name in parts if name == f"/{key}" or name.startswith(f"/{key}/")]
@@ -186,7 +190,9 @@ def _rows(file: h5py.File, numbers: Sequence[int], parts: Sequence[str]) -> Arra
         arrays = _stored_arrays(file, f"episode_{number}", parts)
         claimed += sum(array.nbytes for array in arrays.values())
         check_claim(file, claimed)
-        pieces.append(_transitions({key: values(array) for key, array in arrays.items()}, parts, number))
+        pieces.append(
+            _transitions({key: values(array) for key, array in arrays.items()}, parts, number)
+        )
     shared = set.intersection(*(set(piece) for piece in pieces))
     return {key: np.concatenate([piece[key] for piece in pieces]) for key in shared}
 
@@ -198,7 +204,9 @@ def _stored_arrays(file: h5py.File, episode: str, parts: Sequence[str]) -> dict[
         if array is None:
             raise ValueError(f"{episode} has no {key}")
     infos = own(group, "infos")
-    states = [key for key in STATE if infos is not None and isinstance(own(infos, key), h5py.Dataset)]
+    states = [
+        key for key in STATE if infos is not None and isinstance(own(infos, key), h5py.Dataset)
+    ]
     return needed | {key: own_array(infos, key) for key in states}
 
 
@@ -210,7 +218,9 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
     lengths = dict.fromkeys(COLUMNS, steps) | dict.fromkeys(parts, steps + 1)
     for key, length in lengths.items():
         if arrays[key].shape[:1] != (length,):
-            raise ValueError(f"episode_{number} has {steps} rewards and {key} of shape {arrays[key].shape}")
+            raise ValueError(
+                f"episode_{number} has {steps} rewards and {key} of shape {arrays[key].shape}"
+            )
         if arrays[key].dtype.kind not in "fiub":
             raise ValueError(f"{key} of episode_{number} are not numbers")
     with np.errstate(over="ignore"):  # an infinite value is refused later, with its row
@@ -242,7 +252,9 @@ def _bounds(card: Card, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list
             f"the actions of the Minari dataset are a {_words(space['type'])} space: bfq needs a Box."
         )
     try:
-        ends = [np.asarray(space.get(key, np.inf), np.float32).reshape(-1) for key in ("low", "high")]
+        ends = [
+            np.asarray(space.get(key, np.inf), np.float32).reshape(-1) for key in ("low", "high")
+        ]
         low, high = (np.broadcast_to(end, actions.shape[1:]).copy() for end in ends)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"the action space in {CARD} does not fit the actions: {error}.") from error
@@ -251,5 +263,7 @@ def _bounds(card: Card, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list
         return low, high, [told] if told else []
     slack = TOLERANCE * (high - low)
     beyond = int(((actions < low - slack) | (actions > high + slack)).any(1).sum())
-    told = f"Actions of {beyond} of {len(actions)} rows left the action space and were clipped to it."
+    told = (
+        f"Actions of {beyond} of {len(actions)} rows left the action space and were clipped to it."
+    )
     return low, high, [told] if beyond else []

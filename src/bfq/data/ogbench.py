@@ -40,11 +40,15 @@ def read(path: Path, task: str, reward_on: RewardOn = "state") -> Dataset:
         rewards[judged],
         timeouts=last[rows + 1],
         next_observations=arrays["observations"][rows + 1],
-        infos={name: arrays[name][rows] for name in ("qpos", "qvel", "button_states") if name in arrays},
+        infos={
+            name: arrays[name][rows] for name in ("qpos", "qvel", "button_states") if name in arrays
+        },
         name=task,
         source=f"OGBench's file {path.name}, rewards of {task} on the {reward_on.replace('_', ' ')}",
     )
-    return dataclasses.replace(dataset, masks=masks[judged], notes=(*dataset.notes, CONVENTIONS[reward_on]))
+    return dataclasses.replace(
+        dataset, masks=masks[judged], notes=(*dataset.notes, CONVENTIONS[reward_on])
+    )
 
 
 def _arrays(path: Path) -> Arrays:
@@ -57,7 +61,9 @@ def _arrays(path: Path) -> Arrays:
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}.") from None
     except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
-        raise BadInput(f"{path.name} is not a readable npz file of plain arrays: {error}") from error
+        raise BadInput(
+            f"{path.name} is not a readable npz file of plain arrays: {error}"
+        ) from error
     missing = [name for name in NEEDED if name not in arrays]
     if missing or "next_observations" in held:
         raise BadInput(
@@ -71,7 +77,9 @@ def _check(arrays: Arrays, world: World, file: str, task: str) -> None:
     size = len(arrays["terminals"]) if arrays["terminals"].ndim == 1 else 0
     for name, array in arrays.items():
         if array.ndim != (1 if name == "terminals" else 2) or len(array) != size:
-            raise BadInput(f"{name} in {file} have shape {array.shape}, where one row a state is needed.")
+            raise BadInput(
+                f"{name} in {file} have shape {array.shape}, where one row a state is needed."
+            )
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise BadInput(f"{name} in {file} hold something other than finite numbers.")
     seen, state = arrays["observations"].shape[1], arrays["qpos"].shape[1]
@@ -81,4 +89,6 @@ def _check(arrays: Arrays, world: World, file: str, task: str) -> None:
             f"{world.observation} and {world.qpos}: it is a file of another world."
         )
     if not np.isin(arrays["terminals"], (0, 1)).all() or not arrays["terminals"][-1:].any():
-        raise BadInput(f"the last row of {file} does not end a trajectory: the file is cut off or damaged.")
+        raise BadInput(
+            f"the last row of {file} does not end a trajectory: the file is cut off or damaged."
+        )

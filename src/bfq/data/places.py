@@ -19,7 +19,9 @@ def home() -> Path:
 def dataset_folder(name: str) -> Path:
     """Where the dataset of that name is kept; a name may have folders in it, such as local/hopper-medium."""
     parts = name.split("/")
-    if not all(part and part.strip(".") and part.isprintable() and "\\" not in part for part in parts):
+    if not all(
+        part and part.strip(".") and part.isprintable() and "\\" not in part for part in parts
+    ):
         raise BadInput(f"{name!r} cannot name a dataset: use letters, digits, dashes and slashes.")
     return home().joinpath("datasets", *parts)
 

@@ -65,7 +65,9 @@ def _maze(body: str, size: str) -> World:
 
 
 WORLDS = {f"{body}-{size}": _maze(body, size) for body in _BODIES for size in _CELLS} | {
-    "cube-single": World(28, 21, tuple(Goal(CUBE, (*place, 0.02), NEAR) for place in _CUBE_PLACES), 2),
+    "cube-single": World(
+        28, 21, tuple(Goal(CUBE, (*place, 0.02), NEAR) for place in _CUBE_PLACES), 2
+    ),
     "scene": World(
         40,
         25,
@@ -76,7 +78,9 @@ WORLDS = {f"{body}-{size}": _maze(body, size) for body in _BODIES for size in _C
         2,
     ),
 }
-_TASK = re.compile(r"(.+?)(?:-(?:navigate|stitch|explore|play|noisy))?-singletask(?:-task([1-5]))?-v0")
+_TASK = re.compile(
+    r"(.+?)(?:-(?:navigate|stitch|explore|play|noisy))?-singletask(?:-task([1-5]))?-v0"
+)
 
 
 def world_and_goal(task: str) -> tuple[World, Goal]:
@@ -101,7 +105,9 @@ def relabel(
     parts += [np.abs(qpos[:, index] - value) <= NEAR for index, value in goal.joints]
     if goal.buttons:
         if buttons is None or buttons.shape[1] != len(goal.buttons):
-            raise BadInput("a scene's reward needs button_states, one column for each of its two buttons.")
+            raise BadInput(
+                "a scene's reward needs button_states, one column for each of its two buttons."
+            )
         parts += [buttons[:, k] == state for k, state in enumerate(goal.buttons)]
     held = np.sum(parts, axis=0)
     return (held - len(parts)).astype(np.float32), (held < len(parts)).astype(np.float32)

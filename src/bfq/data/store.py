@@ -48,7 +48,9 @@ def load(folder: Path) -> Dataset:
             return dataset
         return dataset.known(_summary(card["summary"], _array(folder / "returns.npy")))
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise BadInput(f"the dataset in {folder} is damaged ({error}): remove the folder.") from error
+        raise BadInput(
+            f"the dataset in {folder} is damaged ({error}): remove the folder."
+        ) from error
 
 
 def _assembled(folder: Path, card: Mapping[str, Any]) -> Dataset:
@@ -62,7 +64,9 @@ def _assembled(folder: Path, card: Mapping[str, Any]) -> Dataset:
         raise ValueError("its arrays differ in length")
     if packed.dtype != np.float32 or ends.dtype != bool or not len(low) == len(high) == a:
         raise ValueError("its arrays are not of the kinds its card tells")
-    observations, actions, following, rewards, masks = np.split(packed, np.cumsum([s, a, s, 1]), axis=1)
+    observations, actions, following, rewards, masks = np.split(
+        packed, np.cumsum([s, a, s, 1]), axis=1
+    )
     return Dataset(
         observations,
         actions,
@@ -118,7 +122,9 @@ class Writer:
     goes on after them. Pieces may be counted apart by a label.
     """
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any] | None = None, replace: bool = False):
+    def __init__(
+        self, folder: Path, recipe: Mapping[str, Any] | None = None, replace: bool = False
+    ):
         self._folder, self._part = folder, folder.with_name(f".{folder.name}.part")
         self._before = folder.with_name(f".{folder.name}.before")
         self._recipe = json.loads(json.dumps(recipe or {}))
@@ -183,7 +189,9 @@ class Writer:
             raise BadInput(f"{self._folder} is a folder of other datasets: choose another name.")
         for above in self._folder.parents:
             if exists(above):
-                raise BadInput(f"{above} is a dataset, so none can be kept inside it: choose another name.")
+                raise BadInput(
+                    f"{above} is a dataset, so none can be kept inside it: choose another name."
+                )
 
     def _held(self) -> dict[str, Any] | None:
         try:
@@ -217,7 +225,9 @@ class Writer:
             )
         packed = np.concatenate([_as_rows(getattr(piece, name)) for name in PACKED], axis=1)
         columns = {"transitions.npy": packed, "episode_ends.npy": piece.episode_ends}
-        columns |= {_info(self._part, name).name: np.asarray(column) for name, column in piece.infos.items()}
+        columns |= {
+            _info(self._part, name).name: np.asarray(column) for name, column in piece.infos.items()
+        }
         if self._summariser is not None:
             self._summariser.add(piece.columns)
         with _disk(self._part):
@@ -240,14 +250,20 @@ class Writer:
 
     def _write(self, name: str, column: Row) -> None:
         row_bytes = column.nbytes // max(len(column), 1)
-        self._state["columns"].setdefault(name, [[column.dtype.str, list(column.shape[1:])], row_bytes])
+        self._state["columns"].setdefault(
+            name, [[column.dtype.str, list(column.shape[1:])], row_bytes]
+        )
         with (self._part / name).open("ab") as file:
             if file.tell() == 0:
                 file.write(b"\0" * _HEADER)  # the number of rows is known at the end
             file.write(column.data if column.size else b"")
 
     def finish(
-        self, name: str, source: str, notes: tuple[str, ...] = (), made: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        source: str,
+        notes: tuple[str, ...] = (),
+        made: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """Completes the dataset and moves it to its place."""
         if self.rows == 0:
@@ -271,11 +287,15 @@ class Writer:
             write_json(self._part / CARD, {**card, "summary": _told(summary)})
             self._journal.unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            if self._folder.exists():  # a moment without either is the shortest that renaming allows
+            if (
+                self._folder.exists()
+            ):  # a moment without either is the shortest that renaming allows
                 os.replace(self._folder, self._before)
             os.replace(self._part, self._folder)
             self._moved = True
-            (self._folder / ".lock").unlink(missing_ok=True)  # before, the pieces would be anybody's
+            (self._folder / ".lock").unlink(
+                missing_ok=True
+            )  # before, the pieces would be anybody's
             shutil.rmtree(self._before, ignore_errors=True)
         return load(self._folder)
 
@@ -283,11 +303,16 @@ class Writer:
 def _told(summary: Summary) -> dict[str, Any]:
     """A summary as JSON; the returns have a file of their own."""
     told = {name: value for name, value in vars(summary).items() if name != "episode_returns"}
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in told.items()}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in told.items()
+    }
 
 
 def _summary(told: Mapping[str, Any], returns: npt.NDArray[np.float64]) -> Summary:
-    means: Any = {name: np.asarray(value) for name, value in told.items() if isinstance(value, list)}
+    means: Any = {
+        name: np.asarray(value) for name, value in told.items() if isinstance(value, list)
+    }
     return Summary(**{**told, **means}, episode_returns=returns)
 
 
@@ -301,7 +326,9 @@ def _as_rows(column: Row) -> Row:
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     """The head of an npy file, as long for any number of rows: NumPy leaves room to grow."""
     head = BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return head.getvalue()
 
 

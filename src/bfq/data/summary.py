@@ -82,7 +82,9 @@ def gather(columns: Columns, index: npt.NDArray[np.integer]) -> dict[str, Column
     """These rows of each column; few at a time, since a row of a mapped file may map two megabytes."""
     parts = []
     for begin in range(0, len(index), GATHER):
-        parts.append({name: column[index[begin : begin + GATHER]] for name, column in columns.items()})
+        parts.append(
+            {name: column[index[begin : begin + GATHER]] for name, column in columns.items()}
+        )
         forget(columns)
     return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
@@ -107,7 +109,9 @@ class Fingerprint:
     def add(self, columns: Columns) -> None:
         """Takes the next rows of each column."""
         for name, column in columns.items():
-            self._digests.setdefault(name, hashlib.sha256()).update(np.ascontiguousarray(column).tobytes())
+            self._digests.setdefault(name, hashlib.sha256()).update(
+                np.ascontiguousarray(column).tobytes()
+            )
             self._kinds[name] = (column.dtype.str, column.shape[1:])
             self._rows[name] = self._rows.get(name, 0) + len(column)
 
@@ -115,7 +119,9 @@ class Fingerprint:
         """The same word for the same numbers."""
         whole = hashlib.sha256()
         for name, digest in self._digests.items():
-            whole.update(f"{name} {self._kinds[name]} {self._rows[name]} {digest.hexdigest()}\n".encode())
+            whole.update(
+                f"{name} {self._kinds[name]} {self._rows[name]} {digest.hexdigest()}\n".encode()
+            )
         return whole.hexdigest()
 
 
@@ -131,7 +137,9 @@ class Moments:
         squares = np.square(rows - mean).sum(0)
         count = self._count + len(rows)
         apart = mean - self._mean
-        self._squares = self._squares + squares + np.square(apart) * (self._count * len(rows) / count)
+        self._squares = (
+            self._squares + squares + np.square(apart) * (self._count * len(rows) / count)
+        )
         self._mean = self._mean + apart * (len(rows) / count)
         self._count = count
 

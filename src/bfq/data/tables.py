@@ -60,7 +60,9 @@ def read_table(
         word: _joined(word, [found[column] for column in theirs], reader.by_column)
         for word, theirs in chosen.columns.items()
     }
-    limits, told = _range(columns["actions"], {"action_low": action_low, "action_high": action_high}, found)
+    limits, told = _range(
+        columns["actions"], {"action_low": action_low, "action_high": action_high}, found
+    )
     words = {word: _words(found[word]) for word in WORDS if word in extra}
     dataset = from_arrays(
         **columns,
@@ -90,7 +92,9 @@ def _reader(path: Path) -> Reader:
         there = False
     if not there:
         raise BadInput(f"there is no file {path}.")
-    reader = next((READERS[ending] for ending in READERS if path.name.lower().endswith(ending)), None)
+    reader = next(
+        (READERS[ending] for ending in READERS if path.name.lower().endswith(ending)), None
+    )
     if reader is None:
         ending = path.suffix or "nothing"
         raise refuse("unknown-format", f"{path.name} ends in {ending}, which bfq does not read")
@@ -109,7 +113,9 @@ def _look(path: Path, reader: Reader) -> None:
         raise refuse("empty-file", f"{path.name} is empty")
     if re.match(rb"\x80[\x02-\x05]", begin):
         raise refuse("pickled-objects", f"{path.name} is a pickle, which is never loaded")
-    kind = next((kind for start, kind in BEGINNINGS.items() if begin.startswith(start)), reader.begins)
+    kind = next(
+        (kind for start, kind in BEGINNINGS.items() if begin.startswith(start)), reader.begins
+    )
     if kind != reader.begins:
         raise refuse("wrong-ending", f"{path.name} begins like a {kind} file")
 
@@ -124,7 +130,9 @@ def _joined(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.ND
         return parts[0]
     if any(part.ndim != 1 for part in parts) or len({len(part) for part in parts}) > 1:
         told = ", ".join(str(part.shape) for part in parts[:5])
-        raise refuse("wrong-shape", f"the columns of {word} cannot be put side by side, with shapes {told}")
+        raise refuse(
+            "wrong-shape", f"the columns of {word} cannot be put side by side, with shapes {told}"
+        )
     return np.stack(parts, axis=1)
 
 

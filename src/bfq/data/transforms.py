@@ -13,9 +13,19 @@ from bfq.data.dataset import Dataset
 from bfq.errors import unknown
 
 Floats = npt.NDArray[np.float32]
-REWARDS = ("none", "return_range", "minus_one", "cql_antmaze", "standardise", "hundredfold", "min_max")
+REWARDS = (
+    "none",
+    "return_range",
+    "minus_one",
+    "cql_antmaze",
+    "standardise",
+    "hundredfold",
+    "min_max",
+)
 OBSERVATIONS = ("none", "standardise", "standardise_padded")
-CONSTANT = 1e-6  # numbers that spread less are taken for one number with its roundings, as in MeanFlowQL
+CONSTANT = (
+    1e-6  # numbers that spread less are taken for one number with its roundings, as in MeanFlowQL
+)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,9 @@ def _head(plan: Plan, metadata: dict[str, Any]) -> str:
     title = f"{metadata['agent']} trained on {metadata['task']}, update {metadata['update']}"
     noise = "not used, may be NULL"
     if plan.noise_dim:
-        noise = f"{plan.noise_dim} draws from N(0, 1); times {plan.temperature:g} here; NULL: no noise"
+        noise = (
+            f"{plan.noise_dim} draws from N(0, 1); times {plan.temperature:g} here; NULL: no noise"
+        )
     return HEAD.format(
         title=_comment(title), noise=noise, remark=_comment(metadata["remark"]),
         observations=plan.observation_dim, noise_dim=plan.noise_dim, actions=plan.action_dim,
@@ -142,7 +144,9 @@ def _number(value: Any) -> str:
 def _array(name: str, values: Floats) -> str:
     numbers = [_number(value) for value in values.ravel()]
     lines = [", ".join(numbers[k : k + 8]) for k in range(0, len(numbers), 8)]
-    return f"\nstatic const float {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "\n};\n"
+    return (
+        f"\nstatic const float {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "\n};\n"
+    )
 
 
 def _ranges(plan: Plan) -> list[str]:
@@ -186,9 +190,13 @@ def _layer(k: int, layer: Layer) -> str:
     activate = ""
     if layer.activation != "none":
         before = "        float e = bfq_exp(-v);\n" if layer.activation == "mish" else ""
-        activate = ACTIVATE.format(width=_padded(layer), before=before, formula=ACTIVATIONS[layer.activation])
+        activate = ACTIVATE.format(
+            width=_padded(layer), before=before, formula=ACTIVATIONS[layer.activation]
+        )
     blocks = _padded(layer) // _lanes(layer)
-    return LAYER.format(k=k, blocks=blocks, inputs=len(layer.weight), lanes=_lanes(layer), activate=activate)
+    return LAYER.format(
+        k=k, blocks=blocks, inputs=len(layer.weight), lanes=_lanes(layer), activate=activate
+    )
 
 
 def _act(plan: Plan) -> str:
@@ -198,8 +206,15 @@ def _act(plan: Plan) -> str:
     for k in range(len(plan.layers)):
         calls += f"    bfq_layer_{k}({x}, {y});\n"
         x, y = y, x
-    output = {"plain": "{y}[i]", "tanh": "bfq_tanh({y}[i])", "noise_minus": NOISE_MINUS}[plan.output]
-    take_noise = TAKE_NOISE.format(temperature=temperature) if plan.noise_dim else "    (void)noise;\n"
+    output = {"plain": "{y}[i]", "tanh": "bfq_tanh({y}[i])", "noise_minus": NOISE_MINUS}[
+        plan.output
+    ]
+    take_noise = (
+        TAKE_NOISE.format(temperature=temperature) if plan.noise_dim else "    (void)noise;\n"
+    )
     return ACT.format(
-        widest=widest, take_noise=take_noise, layers=calls, output=output.format(temperature=temperature, y=x)
+        widest=widest,
+        take_noise=take_noise,
+        layers=calls,
+        output=output.format(temperature=temperature, y=x),
     )

@@ -71,7 +71,9 @@ def export_policy(
     return Exported(path, format, len(content), metadata)
 
 
-def _place(folder: Path, out: str | Path | None, member: int, format: str | None) -> tuple[Path, str]:
+def _place(
+    folder: Path, out: str | Path | None, member: int, format: str | None
+) -> tuple[Path, str]:
     """Where to write and in which format, checked before any work is done."""
     suffix = Path(out).suffix.removeprefix(".") if out is not None else ""
     format = format or suffix or "npz"
@@ -85,7 +87,9 @@ def _place(folder: Path, out: str | Path | None, member: int, format: str | None
     return path, format
 
 
-def _metadata(trained: Trained, folder: Path, member: int, plan: Plan, which: str) -> dict[str, Any]:
+def _metadata(
+    trained: Trained, folder: Path, member: int, plan: Plan, which: str
+) -> dict[str, Any]:
     """Where the policy comes from and what it takes and gives; the NumPy runtime reads it as well."""
     run, _ = read_run(folder)
     candidates = trained.protocol.acting.candidates
@@ -126,7 +130,11 @@ def arrays_of(plan: Plan) -> dict[str, Any]:
     """The plan's arrays by the names that they have in the file."""
     vectors = {name: np.asarray(getattr(plan.transforms, name), np.float32) for name in VECTORS}
     weights = {f"weight_{k}": layer.weight for k, layer in enumerate(plan.layers)}
-    return {**vectors, **weights, **{f"bias_{k}": layer.bias for k, layer in enumerate(plan.layers)}}
+    return {
+        **vectors,
+        **weights,
+        **{f"bias_{k}": layer.bias for k, layer in enumerate(plan.layers)},
+    }
 
 
 def npz(plan: Plan, metadata: dict[str, Any]) -> bytes:

@@ -116,7 +116,10 @@ class NumpyPolicy:
         _check(arrays, metadata)
         self.metadata = metadata
         self.temperature = float(metadata["temperature"])
-        self.observation_dim, self.action_dim = len(arrays["observation_mean"]), len(arrays["action_low"])
+        self.observation_dim, self.action_dim = (
+            len(arrays["observation_mean"]),
+            len(arrays["action_low"]),
+        )
         self.noise_dim = int(metadata["noise_dim"])
         self._mean, self._std, self._low, self._high = (arrays[name] for name in VECTORS)
         self._half = np.float32(0.5) * (self._high - self._low)
@@ -137,7 +140,10 @@ class NumpyPolicy:
         return f"NumpyPolicy({agent!r} on {task!r}, update {update!r}: {told})"
 
     def __call__(
-        self, observation: npt.ArrayLike, noise: npt.ArrayLike | None = None, out: Floats | None = None
+        self,
+        observation: npt.ArrayLike,
+        noise: npt.ArrayLike | None = None,
+        out: Floats | None = None,
     ) -> Floats:
         """The action, or one row of actions for each row of observations.
 
@@ -152,12 +158,16 @@ class NumpyPolicy:
         if not np.isfinite(given).all():
             raise ValueError("an observation holds a number that is not finite (NaN or infinite).")
         single = given.ndim == 1
-        arrays = self._single if single else _Pass(given.shape[:1], self.observation_dim, self._layers)
+        arrays = (
+            self._single if single else _Pass(given.shape[:1], self.observation_dim, self._layers)
+        )
         if self.noise_dim:
             self._fill_noise(arrays.noise, noise)
         np.subtract(given, self._mean, out=arrays.observation)
         np.divide(arrays.observation, self._std, out=arrays.observation)
-        action = out if out is not None else np.empty((*given.shape[:-1], self.action_dim), np.float32)
+        action = (
+            out if out is not None else np.empty((*given.shape[:-1], self.action_dim), np.float32)
+        )
         return self._forward(arrays, action)
 
     def _fill_noise(self, place: Floats, noise: npt.ArrayLike | None) -> None:
@@ -225,14 +235,21 @@ def _array(name: str, content: bytes) -> npt.NDArray[Any]:
     stream = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
         shape, by_columns, dtype = read[version](stream)
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"its part {name!r} is no array.") from error
     if dtype not in (np.dtype("<f4"), np.dtype("u1")):
         raise ValueError(f"its part {name!r} holds {dtype} and not float32 numbers.")
     left = content[stream.tell() :]
-    fits = len(shape) <= 2 and min(shape, default=0) >= 0 and math.prod(shape) * dtype.itemsize == len(left)
+    fits = (
+        len(shape) <= 2
+        and min(shape, default=0) >= 0
+        and math.prod(shape) * dtype.itemsize == len(left)
+    )
     if by_columns or not fits:
         raise ValueError(f"its part {name!r} says shape {shape} but has {len(left)} bytes.")
     return np.frombuffer(left, dtype).reshape(shape)
@@ -259,10 +276,15 @@ def _check(arrays: dict[str, Floats], told: dict[str, Any]) -> None:
         raise ValueError(f"the policy has an activation that is none of {', '.join(ACTIVATIONS)}.")
     if told.get("output") not in OUTPUTS:
         raise ValueError(f"the policy's output is none of {', '.join(OUTPUTS)}.")
-    expected = {*VECTORS, *(f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names)))}
+    expected = {
+        *VECTORS,
+        *(f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names))),
+    }
     if set(arrays) != expected:
         strange = sorted(set(arrays) ^ expected)[0]
-        raise ValueError(f"the policy {'lacks' if strange in expected else 'has a strange'} {strange!r}.")
+        raise ValueError(
+            f"the policy {'lacks' if strange in expected else 'has a strange'} {strange!r}."
+        )
     for name, array in arrays.items():
         if array.dtype != np.float32 or not array.size or not np.isfinite(array).all():
             raise ValueError(f"the policy's {name} is not made of finite float32 numbers.")
@@ -290,7 +312,9 @@ def _check_sizes(arrays: dict[str, Floats], told: dict[str, Any], layers: int) -
     for k in range(layers):
         weight, bias = arrays[f"weight_{k}"], arrays[f"bias_{k}"]
         if weight.ndim != 2 or weight.shape[0] != width or bias.shape != weight.shape[1:]:
-            raise ValueError(f"the policy's layer {k} has shapes {weight.shape}, {bias.shape} on {width}.")
+            raise ValueError(
+                f"the policy's layer {k} has shapes {weight.shape}, {bias.shape} on {width}."
+            )
         width = weight.shape[1]
     if width != len(low):
         raise ValueError(f"the policy's last layer has {width} numbers for {len(low)} actions.")

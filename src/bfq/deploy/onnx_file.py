@@ -27,7 +27,9 @@ class _Graph:
     def constant(self, value: Any) -> str:
         """A float32 array of the file."""
         name = f"constant_{len(self.constants)}"
-        self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(value, np.float32), name))
+        self.constants.append(
+            self._onnx.numpy_helper.from_array(np.asarray(value, np.float32), name)
+        )
         return name
 
     def add(self, kind: str, *inputs: Any, name: str = "", **attributes: Any) -> str:
@@ -72,7 +74,9 @@ def onnx_model(plan: Plan, metadata: dict[str, Any]) -> bytes:
         x = graph.add("Tanh", x)
     half = np.float32(0.5) * (transforms.action_high - transforms.action_low)
     x = graph.add("Add", graph.add("Mul", x, half), transforms.action_low + half)
-    graph.add("Min", graph.add("Max", x, transforms.action_low), transforms.action_high, name="action")
+    graph.add(
+        "Min", graph.add("Max", x, transforms.action_low), transforms.action_high, name="action"
+    )
     return _model(onnx, graph, plan, metadata)
 
 
@@ -86,7 +90,9 @@ def _model(onnx: Any, graph: _Graph, plan: Plan, metadata: dict[str, Any]) -> by
     inputs += [value("noise", plan.noise_dim)] if plan.noise_dim else []
     outputs = [value("action", plan.action_dim)]
     whole = helper.make_graph(graph.nodes, "policy", inputs, outputs, graph.constants)
-    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    model = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+    )
     helper.set_model_props(model, {name: str(fact) for name, fact in metadata.items()})
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()

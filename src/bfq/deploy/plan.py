@@ -41,7 +41,9 @@ class Plan:
 
     layers: tuple[Layer, ...]
     output: str  # plain | tanh | noise_minus
-    noise_dim: int  # standard normal numbers an action is drawn with; 0: it follows from the observation
+    noise_dim: (
+        int  # standard normal numbers an action is drawn with; 0: it follows from the observation
+    )
     temperature: float  # factor on this noise
     transforms: Transforms
 
@@ -101,7 +103,9 @@ def plan_of(
     known = _PASSES if agent.name != "bc" else {k: _PASSES[k] for k in (Deterministic, Gaussian)}
     if type(network) not in known:
         kind = type(network).__name__
-        raise BadInput(f"this {agent.name} cannot be exported, it acts by its {kind}; {EXPORTABLE}.")
+        raise BadInput(
+            f"this {agent.name} cannot be exported, it acts by its {kind}; {EXPORTABLE}."
+        )
     layers, noise_dim, output = known[type(network)](network, *sizes)
     if not all(np.isfinite(part).all() for layer in layers for part in layer[:2]):
         raise BadInput("this member's weights are not finite: its training has diverged.")
@@ -114,7 +118,11 @@ Pass = tuple[tuple[Layer, ...], int, str]  # layers, numbers of noise, output ru
 def _embedded(network: EmbeddedVelocity, s: int, a: int) -> Pass:
     """[a_t, embedding of t, embedding of r, s] with t = 1, r = 0."""
     code = network.code(jnp.zeros(()), jnp.ones(()))
-    return _chain(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code), a, "noise_minus"
+    return (
+        _chain(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code),
+        a,
+        "noise_minus",
+    )
 
 
 def _raw_time(network: RawTimeVelocity, s: int, a: int) -> Pass:
@@ -147,7 +155,9 @@ _PASSES: dict[type, Callable[..., Pass]] = {
 }
 
 
-def _chain(mlp: MLP, rows: list[slice], constant: slice | None = None, code: Any = None) -> tuple[Layer, ...]:
+def _chain(
+    mlp: MLP, rows: list[slice], constant: slice | None = None, code: Any = None
+) -> tuple[Layer, ...]:
     """The MLP's layers; of the first one's inputs some are kept, in this order, and some are constant."""
     if mlp.norm != "none":
         raise BadInput("a policy with layer norm cannot be exported.")
@@ -159,5 +169,7 @@ def _chain(mlp: MLP, rows: list[slice], constant: slice | None = None, code: Any
     weights[0] = np.concatenate([weights[0][kept] for kept in rows])
     return tuple(
         Layer(np.ascontiguousarray(weight, np.float32), bias.astype(np.float32), activation)
-        for weight, bias, activation in zip(weights, biases, (*mlp.activations, "none"), strict=True)
+        for weight, bias, activation in zip(
+            weights, biases, (*mlp.activations, "none"), strict=True
+        )
     )

@@ -19,11 +19,19 @@ class Policy:
     """One member. Call it with an observation, or a batch of them, in the units of the log."""
 
     def __init__(
-        self, agent: Agent, state: Any, config: Any, transforms: Transforms, acting: Acting, seed: int
+        self,
+        agent: Agent,
+        state: Any,
+        config: Any,
+        transforms: Transforms,
+        acting: Acting,
+        seed: int,
     ):
         self._name, self._acting = agent.name, acting
         self._transforms, self._key, self._calls = transforms, jax.random.key(seed), 0
-        self._act = jax.jit(lambda observations, key: agent.act(state, observations, key, config, acting))
+        self._act = jax.jit(
+            lambda observations, key: agent.act(state, observations, key, config, acting)
+        )
 
     def __repr__(self) -> str:
         """What it is, in a line."""
@@ -40,7 +48,9 @@ class Policy:
         if not np.isfinite(given).all():
             raise BadInput("an observation holds a number that is not finite (NaN or infinite).")
         self._calls += 1
-        key = jax.random.fold_in(self._key, 2**30 + self._calls)  # away from the keys of the updates
+        key = jax.random.fold_in(
+            self._key, 2**30 + self._calls
+        )  # away from the keys of the updates
         actions = self._act(self._transforms.normalise(np.atleast_2d(given)), key)
         world = self._transforms.from_unit(np.asarray(actions)).astype(np.float32)
         return world.reshape(*given.shape[:-1], -1)

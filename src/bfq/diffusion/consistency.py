@@ -30,7 +30,9 @@ def c_out(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
 
 
-def consistency(net: Consistency, x: Float[Array, "*b a"], t: Float[Array, "..."]) -> Float[Array, "*b a"]:
+def consistency(
+    net: Consistency, x: Float[Array, "*b a"], t: Float[Array, "..."]
+) -> Float[Array, "*b a"]:
     """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t); t is one number a row, or one for all rows."""
     return c_skip(t)[..., None] * x + c_out(t)[..., None] * net(x, t)
 

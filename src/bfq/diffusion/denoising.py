@@ -75,7 +75,11 @@ def squared_error(
 
 
 def noise_loss(
-    predict: Predict, schedule: Schedule, actions: Float[Array, "b a"], key: PRNGKeyArray, total: bool = False
+    predict: Predict,
+    schedule: Schedule,
+    actions: Float[Array, "b a"],
+    key: PRNGKeyArray,
+    total: bool = False,
 ) -> Float[Array, ""]:
     """E ‖ε̂(a_t, t) − ε‖², t uniform."""
     drawn = draw(schedule, actions, key)

@@ -15,7 +15,9 @@ class Schedule(NamedTuple):
 
     alpha: Float[Array, " T"]
     sigma: Float[Array, " T"]
-    ends_noisy: bool = True  # at index 0 there is noise left: samplers go on from it to the action itself
+    ends_noisy: bool = (
+        True  # at index 0 there is noise left: samplers go on from it to the action itself
+    )
 
     @property
     def times(self) -> int:
@@ -53,7 +55,9 @@ def cosine(count: int, offset: float = 0.008, latest: float = 0.9946) -> Schedul
     T = 186; beyond, its noise would fall again at the end.
     """
     t = np.minimum(np.linspace(1e-3, 1.0, count), latest)
-    alpha = np.cos(np.pi / 2 * (t + offset) / (1 + offset)) / np.cos(np.pi / 2 * offset / (1 + offset))
+    alpha = np.cos(np.pi / 2 * (t + offset) / (1 + offset)) / np.cos(
+        np.pi / 2 * offset / (1 + offset)
+    )
     return _schedule(alpha, ends_noisy=False)
 
 

@@ -102,7 +102,11 @@ def _ddim_steps(alpha: Float[Array, " m"], sigma: Float[Array, " m"]) -> Steps:
 
 
 def posterior(
-    predict_action: Predict, schedule: Schedule, noise: Float[Array, "*b a"], key: PRNGKeyArray, steps: int
+    predict_action: Predict,
+    schedule: Schedule,
+    noise: Float[Array, "*b a"],
+    key: PRNGKeyArray,
+    steps: int,
 ) -> Float[Array, "*b a"]:
     """DDPM: each step draws from q(x_s | x_t, â), as official DQL."""
     times = path(schedule, steps)
@@ -110,14 +114,22 @@ def posterior(
 
 
 def ancestral(
-    predict_action: Predict, schedule: Schedule, noise: Float[Array, "*b a"], key: PRNGKeyArray, steps: int
+    predict_action: Predict,
+    schedule: Schedule,
+    noise: Float[Array, "*b a"],
+    key: PRNGKeyArray,
+    steps: int,
 ) -> Float[Array, "*b a"]:
     """DDPM as CleanDiffuser writes it: x_s = α_s â + √(σ_s² − v + 10⁻⁸) ε̂ + √v N(0, I), v the posterior's.
 
     The last of its steps adds no noise. With as many steps as times that is the one that changes nothing.
     """
     times = path(schedule, steps)
-    fresh = (1.0 - jnp.square(times.alpha[:-1] / times.alpha[1:])) ** 0.5 * times.sigma[1:] / times.sigma[:-1]
+    fresh = (
+        (1.0 - jnp.square(times.alpha[:-1] / times.alpha[1:])) ** 0.5
+        * times.sigma[1:]
+        / times.sigma[:-1]
+    )
     keep = jnp.sqrt(jnp.square(times.sigma[1:]) - jnp.square(fresh) + 1e-8) / times.sigma[:-1]
     fresh = fresh.at[-1].set(0.0) if steps < schedule.times else fresh
     by = Steps(keep, times.alpha[1:] - times.alpha[:-1] * keep, fresh=fresh)
@@ -125,7 +137,11 @@ def ancestral(
 
 
 def ddim(
-    predict_action: Predict, schedule: Schedule, noise: Float[Array, "*b a"], key: PRNGKeyArray, steps: int
+    predict_action: Predict,
+    schedule: Schedule,
+    noise: Float[Array, "*b a"],
+    key: PRNGKeyArray,
+    steps: int,
 ) -> Float[Array, "*b a"]:
     """DDIM, without fresh noise; in one step, α_0 â + σ_0 ε̂."""
     times = path(schedule, steps)
@@ -133,7 +149,11 @@ def ddim(
 
 
 def dpm_solver(
-    predict_action: Predict, schedule: Schedule, noise: Float[Array, "*b a"], key: PRNGKeyArray, steps: int
+    predict_action: Predict,
+    schedule: Schedule,
+    noise: Float[Array, "*b a"],
+    key: PRNGKeyArray,
+    steps: int,
 ) -> Float[Array, "*b a"]:
     """DPM-Solver++(2M): DDIM with â replaced by its line through the last two predictions in λ = log(α/σ).
 
@@ -153,7 +173,11 @@ def dpm_solver(
 
 
 def sqrt_beta(
-    predict_action: Predict, schedule: Schedule, noise: Float[Array, "*b a"], key: PRNGKeyArray, steps: int
+    predict_action: Predict,
+    schedule: Schedule,
+    noise: Float[Array, "*b a"],
+    key: PRNGKeyArray,
+    steps: int,
 ) -> Float[Array, "*b a"]:
     """DDPM as official IDQL: x ← clip((x − (β/σ_t) ε̂)/√(1 − β) + √β N(0, I), −1, 1), the last without noise.
 
@@ -196,6 +220,8 @@ def generate(
     """Actions from temperature · N(0, I), clipped to [−1, 1]."""
     start_key, chain_key = jax.random.split(key)
     noise = temperature * jax.random.normal(start_key, (len(observations), action_dim))
-    predict = action_predictor(lambda x, t: net(x, t, observations), recipe.schedule, recipe.predicts)
+    predict = action_predictor(
+        lambda x, t: net(x, t, observations), recipe.schedule, recipe.predicts
+    )
     actions = SAMPLERS[recipe.sampler](predict, recipe.schedule, noise, chain_key, recipe.steps)
     return jnp.clip(actions, -1.0, 1.0)

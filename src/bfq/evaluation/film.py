@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bfq.envs.batch import Simulators
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import Act, World
-from bfq.simulation.batch import Simulators
 from bfq.training.progress import data_bar
 
 Frame = npt.NDArray[np.uint8]
@@ -27,7 +27,9 @@ _failures: list[str] = []  # of graphics, in this process
 def check_video(path: Path) -> None:
     """Refuses a video that could not be written, before anything is simulated for it."""
     if path.suffix not in VIDEOS:
-        raise BadInput(f"a video ends in {' or '.join(VIDEOS)}, not {path.suffix or 'nothing'}: {path}.")
+        raise BadInput(
+            f"a video ends in {' or '.join(VIDEOS)}, not {path.suffix or 'nothing'}: {path}."
+        )
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} for the video.")
     for module in ("imageio", "imageio_ffmpeg"):
@@ -35,7 +37,9 @@ def check_video(path: Path) -> None:
             raise BadInput(f"a video needs {module}: pip install 'bfq-rl[video]'.")
 
 
-def watched(act: Act, world: World, protocol: Protocol, members: int, member: int) -> Iterator[Simulators]:
+def watched(
+    act: Act, world: World, protocol: Protocol, members: int, member: int
+) -> Iterator[Simulators]:
     """One member's first episode, step by step, the others acting along unseen."""
     if _failures:
         raise BadInput(f"graphics failed before: {_failures[0]}")

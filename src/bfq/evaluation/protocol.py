@@ -19,7 +19,9 @@ class Protocol:
     """How episodes are run and which checkpoint they are run with."""
 
     episodes: int = 20  # a member
-    seed: int = 10_000  # of the first episode's simulator; episode k has seed + k, the same for all members
+    seed: int = (
+        10_000  # of the first episode's simulator; episode k has seed + k, the same for all members
+    )
     acting: Acting = Acting()
     checkpoint: str = "last"  # the last one, never the best
 
@@ -31,13 +33,17 @@ class Protocol:
         if self.episodes < 1:
             raise BadInput(f"episodes must be at least 1, not {self.episodes}.")
         if not 1 <= self.acting.candidates <= MOST_CANDIDATES:
-            raise BadInput(f"candidates must be 1 to {MOST_CANDIDATES}, not {self.acting.candidates}.")
+            raise BadInput(
+                f"candidates must be 1 to {MOST_CANDIDATES}, not {self.acting.candidates}."
+            )
         for name in ("temperature", "softmax_weight"):
             value = getattr(self.acting, name)
             if not 0 <= value <= MOST_FACTOR:
                 raise BadInput(f"{name} must be finite and from 0 to {MOST_FACTOR:,}, not {value}.")
         if not 0 <= self.acting.sampling_steps <= MOST_STEPS:
-            raise BadInput(f"sampling_steps must be 0 to {MOST_STEPS}, not {self.acting.sampling_steps}.")
+            raise BadInput(
+                f"sampling_steps must be 0 to {MOST_STEPS}, not {self.acting.sampling_steps}."
+            )
         if not 0 <= self.seed < 2**31:
             raise BadInput(f"seed must be 0 or more, not {self.seed}.")
         if self.acting.selection not in SELECTIONS:
@@ -67,5 +73,7 @@ def protocol_from(values: dict[str, Any]) -> Protocol:
     rest = {k: v for k, v in values.items() if k not in acting}
     strange = set(rest) - set(Protocol.__dataclass_fields__)
     if strange:
-        raise unknown("evaluation setting", sorted(strange)[0], [*Protocol.__dataclass_fields__, *acting])
+        raise unknown(
+            "evaluation setting", sorted(strange)[0], [*Protocol.__dataclass_fields__, *acting]
+        )
     return Protocol(**rest, acting=Acting(**acting)).check()

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from bfq.agents.agent import Acting
 from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
+from bfq.envs.batch import Simulators, open_batch
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
-from bfq.simulation.batch import Simulators, open_batch
 from bfq.training.compiled import remember_compilations
 from bfq.training.population import Population
 
@@ -46,7 +46,9 @@ def check_world(world: World, dataset: Dataset) -> None:
         )
 
 
-def population_act(population: Population, states: Any, transforms: Transforms, protocol: Protocol) -> Act:
+def population_act(
+    population: Population, states: Any, transforms: Transforms, protocol: Protocol
+) -> Act:
     """Actions in the world's units for (members, episodes) observations, as a function of the time step."""
     remember_compilations()
     policy = _compiled_act(population.agent.act, protocol.acting)
@@ -88,9 +90,15 @@ def rollout(act: Act, world: World, protocol: Protocol, members: int) -> Episode
     with closing(open_batch(world.simulator, seeds, world.episode_steps)) as simulators:
         observations = simulators.reset()
         while simulators.running.any():
-            actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(len(seeds), -1)
-            broken = ~np.isfinite(actions).all(1)  # a diverged member has no return; no simulator takes NaN
-            observations, rewards, _, _ = simulators.step(np.nan_to_num(actions, posinf=0.0, neginf=0.0))
+            actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(
+                len(seeds), -1
+            )
+            broken = ~np.isfinite(actions).all(
+                1
+            )  # a diverged member has no return; no simulator takes NaN
+            observations, rewards, _, _ = simulators.step(
+                np.nan_to_num(actions, posinf=0.0, neginf=0.0)
+            )
             returns += np.where(broken, np.nan, rewards)
             time += 1
     shape = (members, protocol.episodes)

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from bfq.data.catalog import Reference
 from bfq.evaluation.rollout import Episodes
+from bfq.tasks.catalog import Reference
 from bfq.training.loop import jsonable
 
 Scores = dict[str, Any]
@@ -29,4 +29,6 @@ def scores(episodes: Episodes, reference: Reference | None, metric: str = "retur
 
 def told_scores(found: Scores) -> dict[str, list[float | None]]:
     """The scores that there are, as JSON has them: null for a member that diverged."""
-    return {name: jsonable(np.asarray(values)) for name, values in found.items() if values is not None}
+    return {
+        name: jsonable(np.asarray(values)) for name, values in found.items() if values is not None
+    }

@@ -23,9 +23,13 @@ Times = Float[Array, " _"]
 class TimeRule(NamedTuple):
     """How (r, m, t) are drawn, and how far the states between them may go."""
 
-    rule: str = "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
+    rule: str = (
+        "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
+    )
     max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
-    full_span_share: float = 0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
+    full_span_share: float = (
+        0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
+    )
     bound: float = 0.0  # on the numbers of composed states; 0: none; not in the paper
 
 
@@ -128,7 +132,9 @@ def boundary_question(
     target = conditional_velocity(action, noise)
     if not preconditioned:
         target = (t - r)[..., None] * target
-    return Question(Query(noisy_action(action, noise, t), r, t, observation), jnp.ones_like(t), target)
+    return Question(
+        Query(noisy_action(action, noise, t), r, t, observation), jnp.ones_like(t), target
+    )
 
 
 def composition_question(
@@ -211,14 +217,18 @@ def bootstrap(
     noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
     noise = jax.random.normal(noise_key, action.shape)
     everything, half = slice(None), action.shape[0] // 2
-    anchored, composed = (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
+    anchored, composed = (
+        (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
+    )
 
     near = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
     spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
     spans = with_full_spans(span_key, spans, times.full_span_share)
     late, early, velocity = _embedded(velocity, near, spans, also)
 
-    bnd = boundary_question(action[anchored], noise[anchored], *near, observation[anchored], preconditioned)
+    bnd = boundary_question(
+        action[anchored], noise[anchored], *near, observation[anchored], preconditioned
+    )
     rows = action[composed], noise[composed], *spans, observation[composed]
     comp = composition_question((late, early), *rows, preconditioned, times.bound)
     weight = boundary_ratio
@@ -228,7 +238,10 @@ def bootstrap(
 
 
 def _embedded(
-    velocity: Velocity, near: tuple[Times, Times], spans: tuple[Times, Times, Times], also: Sequence[Query]
+    velocity: Velocity,
+    near: tuple[Times, Times],
+    spans: tuple[Times, Times, Times],
+    also: Sequence[Query],
 ) -> list[Velocity]:
     """The velocity over (m, t), over (r, m), and at the rows of both losses and of `also`.
 
@@ -238,7 +251,12 @@ def _embedded(
     if not isinstance(velocity, EmbeddedVelocity):
         return [velocity] * 3
     network, (r, m, t) = velocity, spans
-    asked = [near, (r, t), (m, m), *((jnp.atleast_1d(query.r), jnp.atleast_1d(query.t)) for query in also)]
+    asked = [
+        near,
+        (r, t),
+        (m, m),
+        *((jnp.atleast_1d(query.r), jnp.atleast_1d(query.t)) for query in also),
+    ]
     code = network.code(*(jnp.concatenate(times) for times in zip(*asked, strict=True)))
     of_near, of_span, of_m, *of_also = jnp.split(code, np.cumsum([len(t) for _, t in asked])[:-1])
     of_t, of_r = jnp.split(of_span, 2, axis=-1)
@@ -270,5 +288,7 @@ def bootstrap_loss(
     preconditioned: bool = True,
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """L_BC = (1 − λ) L_comp + λ L_bnd, and both parts."""
-    asked = bootstrap(velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned)
+    asked = bootstrap(
+        velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned
+    )
     return asked.loss()

@@ -51,7 +51,9 @@ def average_velocity(
     du/dt is one Jacobian-vector product with the tangent (v, 0, 1) of (a_t, r, t).
     """
     tangents = (path_velocity, jnp.zeros_like(r), jnp.ones_like(t))
-    with using(kernels=False, backward=False):  # those have gradients but no Jacobian-vector products
+    with using(
+        kernels=False, backward=False
+    ):  # those have gradients but no Jacobian-vector products
         u, du_dt = jax.jvp(lambda x, r, t: velocity(x, r, t, observation), (a_t, r, t), tangents)
     return u, jax.lax.stop_gradient(path_velocity - (t - r)[..., None] * du_dt)
 

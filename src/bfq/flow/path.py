@@ -10,6 +10,8 @@ def noisy_action(
     return (1.0 - t[..., None]) * action + t[..., None] * noise
 
 
-def conditional_velocity(action: Float[Array, "*b a"], noise: Float[Array, "*b a"]) -> Float[Array, "*b a"]:
+def conditional_velocity(
+    action: Float[Array, "*b a"], noise: Float[Array, "*b a"]
+) -> Float[Array, "*b a"]:
     """v_cond = ε − a, the path's velocity given its two ends."""
     return noise - action

@@ -22,7 +22,9 @@ def levels(finest: int) -> int:
     return finest.bit_length() - 1
 
 
-def noisy(x0: Float[Array, "b a"], x1: Float[Array, "b a"], t: Float[Array, " b"]) -> Float[Array, "b a"]:
+def noisy(
+    x0: Float[Array, "b a"], x1: Float[Array, "b a"], t: Float[Array, " b"]
+) -> Float[Array, "b a"]:
     """x_t = (1 − (1 − ϵ) t) x0 + t x1."""
     return (1.0 - (1.0 - REMAINDER) * t[:, None]) * x0 + t[:, None] * x1
 
@@ -35,7 +37,9 @@ def flow_times(key: PRNGKeyArray, count: int, finest: int) -> Float[Array, " b"]
 def step_indices(count: int, finest: int) -> Float[Array, " b"]:
     """k of each row: an equal share for log2 M − 1, …, 1, 0 in this order; what remains has k = 0."""
     longer = levels(finest)
-    k = jnp.repeat(jnp.arange(longer)[::-1], count // longer, total_repeat_length=longer * (count // longer))
+    k = jnp.repeat(
+        jnp.arange(longer)[::-1], count // longer, total_repeat_length=longer * (count // longer)
+    )
     return jnp.concatenate([k, jnp.zeros(count - len(k))])
 
 

@@ -17,7 +17,9 @@ class Use(NamedTuple):
     members: int = 1  # traced for one member, run for so many at once: decides how the work is cut
     interpreted: bool = False  # on any device, slowly: for tests
     half: bool = False  # products of bfloat16 numbers, summed in float32
-    backward: bool = False  # training: gradients are all that is taken, so products may have their own
+    backward: bool = (
+        False  # training: gradients are all that is taken, so products may have their own
+    )
 
     @property
     def dtype(self) -> Any:

@@ -23,14 +23,20 @@ Column = tuple[Weight, ...]  # the leaves at one place of all trees
 
 
 def map_leaves(
-    formula: Formula, scalars: Sequence[Any], *trees: Any, changed: int, moved_by: Sequence[int | None] = ()
+    formula: Formula,
+    scalars: Sequence[Any],
+    *trees: Any,
+    changed: int,
+    moved_by: Sequence[int | None] = (),
 ) -> tuple[Any, ...]:
     """Applies formula(*scalars, *numbers) to every leaf; its results replace the last `changed` trees.
 
     `moved_by` says for each of these which scalar, if any, leaves it as it is by being 0: a kernel then does
     not touch it. Weights that have a bfloat16 copy get a new one.
     """
-    leaves, structures = zip(*(jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees), strict=True)
+    leaves, structures = zip(
+        *(jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees), strict=True
+    )
     columns: list[Column] = list(zip(*leaves, strict=True))
     numbers = jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in scalars])
     moved_by = list(moved_by) or [None] * changed
@@ -39,16 +45,23 @@ def map_leaves(
     else:
         new = [_plainly(formula, numbers, column, changed) for column in columns]
     rows = zip(*new, strict=True)
-    return tuple(jax.tree.unflatten(s, row) for s, row in zip(structures[-changed:], rows, strict=True))
+    return tuple(
+        jax.tree.unflatten(s, row) for s, row in zip(structures[-changed:], rows, strict=True)
+    )
 
 
-def _plainly(formula: Formula, numbers: Float[Array, " k"], column: Column, changed: int) -> list[Weight]:
+def _plainly(
+    formula: Formula, numbers: Float[Array, " k"], column: Column, changed: int
+) -> list[Weight]:
     new = formula(*numbers, *map(full, column))
     return [like(old, value) for old, value in zip(column[-changed:], new, strict=True)]
 
 
 def _in_few_launches(
-    formula: Formula, numbers: Float[Array, " k"], columns: list[Column], moved_by: Sequence[int | None]
+    formula: Formula,
+    numbers: Float[Array, " k"],
+    columns: list[Column],
+    moved_by: Sequence[int | None],
 ) -> list[list[Weight]]:
     most = MOST_POINTERS // (2 * (len(columns[0]) + len(moved_by)))
     groups = [columns[k : k + most] for k in range(0, len(columns), most)]
@@ -56,11 +69,17 @@ def _in_few_launches(
 
 
 def _launch(
-    formula: Formula, numbers: Float[Array, " k"], columns: list[Column], moved_by: Sequence[int | None]
+    formula: Formula,
+    numbers: Float[Array, " k"],
+    columns: list[Column],
+    moved_by: Sequence[int | None],
 ) -> list[list[Weight]]:
     """The columns' last leaves, changed in place."""
     still = len(columns[0]) - len(moved_by)
-    read, old = [[full(leaf) for leaf in c[:still]] for c in columns], [list(c[still:]) for c in columns]
+    read, old = (
+        [[full(leaf) for leaf in c[:still]] for c in columns],
+        [list(c[still:]) for c in columns],
+    )
     blocks = [-(-full(column[0]).size // BLOCK) for column in columns]
     ends = list(accumulate(blocks))
 
@@ -68,7 +87,9 @@ def _launch(
         scalars, program = [numbers_ref[k] for k in range(len(numbers))], pl.program_id(0)
         for end, count, *refs in zip(ends, blocks, read_refs, old_refs, new_refs, strict=True):
             here = program - (end - count)
-            pl.when((here >= 0) & (here < count))(partial(_block, formula, scalars, moved_by, here, *refs))
+            pl.when((here >= 0) & (here < count))(
+                partial(_block, formula, scalars, moved_by, here, *refs)
+            )
 
     flat_read, flat_old = jax.tree.map(lambda leaf: leaf.reshape(-1), (read, old))
     first = 1 + len(jax.tree.leaves(read))

@@ -25,7 +25,9 @@ from bfq.kernels.products import dot
 from bfq.kernels.rounded import Weight, as_gradient, full, half, is_rounded, suitable
 
 _shape: Any = jax.ShapeDtypeStruct
-Finish = Callable[..., Array]  # f(z, *parameters), row by row, built of what a kernel can do; the last
+Finish = Callable[
+    ..., Array
+]  # f(z, *parameters), row by row, built of what a kernel can do; the last
 # may make one number of a row: an output of one unit is part of it
 Parameters = tuple[Float[Array, " o"], ...]  # b, and those of f
 TALL, WIDE = 64, 64  # of the pieces in which sums over rows are added up
@@ -47,7 +49,9 @@ def layers(
     return _forward(finishes, x, weights, parameters)[-1][-1]
 
 
-def _forward(finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any) -> tuple[Any, ...]:
+def _forward(
+    finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any
+) -> tuple[Any, ...]:
     """W_l as they are multiplied, z_l, and h_l from h_0 on."""
     multiplied = [half(weight) if use().half else full(weight) for weight in weights]
     products, outputs = [], [x]
@@ -75,7 +79,9 @@ class _Asked(NamedTuple):
     copies: tuple[bool, ...]  # which weights have a bfloat16 copy, whose gradient is 0
 
 
-def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r ..."]) -> tuple[Any, ...]:
+def _backward(
+    finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r ..."]
+) -> tuple[Any, ...]:
     asked, values = saved
     gradients, sums = [], []
     for finish, x, z, weight, told in reversed(list(zip(finishes, *values, strict=True))):
@@ -92,7 +98,9 @@ def _backward(finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "
 layers.defvjp(_remembered, _backward, symbolic_zeros=True)
 
 
-def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) -> Float[Array, "r ..."]:
+def _finished(
+    finish: Finish, z: Float[Array, "r o"], parameters: Parameters
+) -> Float[Array, "r ..."]:
     """F(z + b; …)."""
     rows = _rows(*z.shape)
 
@@ -107,7 +115,9 @@ def _finished(finish: Finish, z: Float[Array, "r o"], parameters: Parameters) ->
     return _launch(kernel, shapes, (pl.cdiv(len(z), rows),), "finish")(z, *parameters)[0]
 
 
-def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array, learns: bool) -> list[Array]:
+def _gradient(
+    finish: Finish, z: Array, parameters: Parameters, upstream: Array, learns: bool
+) -> list[Array]:
     """δ and, if asked for, the gradients of b and the other parameters, summed over each program's rows."""
     rows, count = _rows(*z.shape), len(parameters)
     tiles = pl.cdiv(len(z), rows)
@@ -115,7 +125,9 @@ def _gradient(finish: Finish, z: Array, parameters: Parameters, upstream: Array,
     def kernel(z_ref: Any, up_ref: Any, *refs: Any) -> None:
         told, (delta_ref, *sum_refs) = refs[:count], refs[count:]
         _, pull = jax.vjp(
-            lambda zs, bias, *rest: finish(zs + bias, *rest), _load(z_ref, rows), *(ref[:] for ref in told)
+            lambda zs, bias, *rest: finish(zs + bias, *rest),
+            _load(z_ref, rows),
+            *(ref[:] for ref in told),
         )
         delta, *sums = pull(_load(up_ref, rows))
         _store(delta_ref, rows, delta)
@@ -136,7 +148,9 @@ def _added_up(several: Sequence[Sequence[Float[Array, "t o"]]]) -> list[Paramete
 
     def kernel(*refs: Any) -> None:
         which, left = pl.program_id(0), pl.program_id(1) * wide
-        for k, (part_ref, sum_ref) in enumerate(zip(refs[: len(parts)], refs[len(parts) :], strict=True)):
+        for k, (part_ref, sum_ref) in enumerate(
+            zip(refs[: len(parts)], refs[len(parts) :], strict=True)
+        ):
 
             @pl.when(which == k)
             def _(part_ref: Any = part_ref, sum_ref: Any = sum_ref) -> None:

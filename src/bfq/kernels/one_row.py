@@ -22,7 +22,9 @@ LARGEST = 2**14  # numbers of a weight that fit on the chip
 def fits(*weights: Float[Array, "i o"]) -> bool:
     """Whether a kernel can hold the weights: not too large, and every side a power of two."""
     sides = {side for weight in weights for side in weight.shape}
-    return max(weight.size for weight in weights) <= LARGEST and not any(side & (side - 1) for side in sides)
+    return max(weight.size for weight in weights) <= LARGEST and not any(
+        side & (side - 1) for side in sides
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -9,7 +9,11 @@ from bfq.kernels.device import use
 
 
 def chain(
-    step: Callable[[Any, Any], tuple[Any, None]], start: Any, told: Any, a_turn: int, written_out: int = 1
+    step: Callable[[Any, Any], tuple[Any, None]],
+    start: Any,
+    told: Any,
+    a_turn: int,
+    written_out: int = 1,
 ) -> Any:
     """`start` after a step for every row of `told`; differentiable through all of them.
 

@@ -25,7 +25,9 @@ def _plain(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
 def _fql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     """Linear, GELU, LayerNorm with variance-scaled weights, as the FQL family."""
     xavier = variance_scaling(1.0)
-    return MLP(key, fan_in, 1, width, depth, "gelu", norm="after", initialise=xavier, norm_epsilon=1e-6)
+    return MLP(
+        key, fan_in, 1, width, depth, "gelu", norm="after", initialise=xavier, norm_epsilon=1e-6
+    )
 
 
 def _relu(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
@@ -100,7 +102,9 @@ class Critics(eqx.Module):
     ) -> Float[Array, "q *b"]:
         """Q_i(s, a), the critics along the first axis."""
         inputs = jnp.concatenate([observations, actions], axis=-1)
-        if use().kernels:  # the same rows for each: as one product with all weights, they would be transposed
+        if (
+            use().kernels
+        ):  # the same rows for each: as one product with all weights, they would be transposed
             count = self.stacked.output.bias.shape[0]
             several = jnp.broadcast_to(inputs, (count, *inputs.shape))
             return jax.vmap(lambda net, x: net(x))(self.stacked, several)[..., 0]

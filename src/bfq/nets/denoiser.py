@@ -28,7 +28,10 @@ class Denoiser(Protocol):
         ...
 
     def __call__(
-        self, noisy_action: Float[Array, "*b a"], time: Float[Array, "..."], observation: Float[Array, "*b s"]
+        self,
+        noisy_action: Float[Array, "*b a"],
+        time: Float[Array, "..."],
+        observation: Float[Array, "*b s"],
     ) -> Float[Array, "*b a"]:
         """Evaluates the network; the time is one number a row, or one number for all rows."""
         ...
@@ -61,7 +64,10 @@ class EmbeddedDenoiser(eqx.Module):
         return self.trunk.output.bias.shape[-1]
 
     def __call__(
-        self, noisy_action: Float[Array, "*b a"], time: Float[Array, "..."], observation: Float[Array, "*b s"]
+        self,
+        noisy_action: Float[Array, "*b a"],
+        time: Float[Array, "..."],
+        observation: Float[Array, "*b s"],
     ) -> Float[Array, "*b a"]:
         """Concatenates in the references' order and applies the trunk."""
         codes = beside(observation, self.embed(time))
@@ -69,7 +75,11 @@ class EmbeddedDenoiser(eqx.Module):
 
 
 DENOISERS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], Denoiser]] = {
-    "clean_diffuser": partial(EmbeddedDenoiser, time_dim=64, code="cosines_first"),  # its DQL and EDP
-    "official": partial(EmbeddedDenoiser, time_dim=16, code="sines_first"),  # the authors of DQL and CAC
+    "clean_diffuser": partial(
+        EmbeddedDenoiser, time_dim=64, code="cosines_first"
+    ),  # its DQL and EDP
+    "official": partial(
+        EmbeddedDenoiser, time_dim=16, code="sines_first"
+    ),  # the authors of DQL and CAC
     "edp": partial(EmbeddedDenoiser, time_dim=16, code="cosines_first"),  # the authors of EDP
 }

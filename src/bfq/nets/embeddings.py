@@ -29,7 +29,10 @@ def sines_first(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
-CODES: dict[str, Callable[[Array, int], Array]] = {"cosines_first": sinusoidal, "sines_first": sines_first}
+CODES: dict[str, Callable[[Array, int], Array]] = {
+    "cosines_first": sinusoidal,
+    "sines_first": sines_first,
+}
 
 
 class TimeEmbedding(eqx.Module):

@@ -29,7 +29,9 @@ class FlowNet(eqx.Module):
         activation: str = "gelu",
     ):
         fan_in = observation_dim + action_dim + numbers
-        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0))
+        self.trunk = MLP(
+            key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0)
+        )
 
     @property
     def action_dim(self) -> int:

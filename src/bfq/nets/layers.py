@@ -29,7 +29,9 @@ def variance_scaling(scale: float) -> Initialiser:
 
 def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     """Truncated normal weights of variance 0.01 / fan-in with zero biases, as MeanFlowQL's policy."""
-    weight = jax.nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")(key, (fan_in, fan_out))
+    weight = jax.nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")(
+        key, (fan_in, fan_out)
+    )
     return weight, jnp.zeros(fan_out)
 
 
@@ -94,7 +96,9 @@ def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array
     return x @ weight, (x, weight)
 
 
-def _product_backward(saved: tuple[Array, Array], upstream: Float[Array, "r o"]) -> tuple[Array, Array]:
+def _product_backward(
+    saved: tuple[Array, Array], upstream: Float[Array, "r o"]
+) -> tuple[Array, Array]:
     """δ Wᵀ and xᵀ δ, as contractions: written with .T they would be transposed again."""
     x, weight = saved
     of_x = jax.lax.dot_general(upstream, weight, (((1,), (1,)), ((), ())))
@@ -111,7 +115,9 @@ class Linear(eqx.Module):
     weight: Float[Array, "i o"]
     bias: Float[Array, " o"]
 
-    def __init__(self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialise: Initialiser = torch_uniform):
+    def __init__(
+        self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialise: Initialiser = torch_uniform
+    ):
         self.weight, self.bias = initialise(key, fan_in, fan_out)
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:

@@ -11,7 +11,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.kernels.device import use
 from bfq.kernels.layers import layers, suits
 from bfq.kernels.rounded import full
-from bfq.nets.layers import ACTIVATIONS, Initialiser, LayerNorm, Linear, normalised, product, torch_uniform
+from bfq.nets.layers import (
+    ACTIVATIONS,
+    Initialiser,
+    LayerNorm,
+    Linear,
+    normalised,
+    product,
+    torch_uniform,
+)
 
 
 class MLP(eqx.Module):
@@ -44,9 +52,12 @@ class MLP(eqx.Module):
         keys = jax.random.split(key, depth + 1)
         sizes = [fan_in] + [width] * depth
         self.hidden = tuple(
-            Linear(k, i, o, initialise) for k, (i, o) in zip(keys[:-1], pairwise(sizes), strict=True)
+            Linear(k, i, o, initialise)
+            for k, (i, o) in zip(keys[:-1], pairwise(sizes), strict=True)
         )
-        self.norms = () if norm == "none" else tuple(LayerNorm(width, norm_epsilon) for _ in range(depth))
+        self.norms = (
+            () if norm == "none" else tuple(LayerNorm(width, norm_epsilon) for _ in range(depth))
+        )
         self.output = Linear(keys[-1], sizes[-1], fan_out, initialise_output or initialise)
         self.activations = (first_activation or activation,) + (activation,) * (depth - 1)
         self.norm = norm
@@ -93,7 +104,9 @@ def hidden_layers(
 
     In kernels, an output of one unit without its bias may be part of the last: `head` are its weights.
     """
-    told: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in norms] or [()] * len(linears)
+    told: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in norms] or [()] * len(
+        linears
+    )
     epsilon = norms[0].epsilon if norms else 0.0
     finishes = [Finish(activation, order, epsilon) for activation in activations]
     if in_kernels(linears, x):

@@ -29,7 +29,16 @@ def _iql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
 
 def _rebrac(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
     """ReLU, hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
-    return MLP(key, s, a, width, depth, "relu", initialise=uniform(bias=0.1), initialise_output=uniform(1e-3))
+    return MLP(
+        key,
+        s,
+        a,
+        width,
+        depth,
+        "relu",
+        initialise=uniform(bias=0.1),
+        initialise_output=uniform(1e-3),
+    )
 
 
 def _fql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
@@ -51,7 +60,9 @@ KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], MLP]] = {
 }
 
 
-def dropped_out(net: MLP, x: Float[Array, "*b i"], key: PRNGKeyArray, rate: float) -> Float[Array, "*b o"]:
+def dropped_out(
+    net: MLP, x: Float[Array, "*b i"], key: PRNGKeyArray, rate: float
+) -> Float[Array, "*b o"]:
     """The MLP with each hidden unit at 0 with probability `rate`, else at 1/(1 − rate) of itself."""
     for k, (linear, activation) in enumerate(zip(net.hidden, net.activations, strict=True)):
         x = drop(ACTIVATIONS[activation](linear(x)), rate, jax.random.fold_in(key, k))

@@ -46,7 +46,9 @@ class FourierEmbedding(eqx.Module):
     second: Linear
     learnt: bool = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKeyArray, dim: int, out: int, learnt: bool, initialise: Initialiser):
+    def __init__(
+        self, key: PRNGKeyArray, dim: int, out: int, learnt: bool, initialise: Initialiser
+    ):
         frequency_key, first_key, second_key = jax.random.split(key, 3)
         self.frequencies = (0.2 if learnt else 30.0) * jax.random.normal(frequency_key, (dim // 2,))
         self.first = Linear(first_key, dim, out, initialise)

@@ -107,7 +107,9 @@ class RawTimeVelocity(eqx.Module):
         activation: str = "gelu",
     ):
         fan_in = observation_dim + action_dim + 2
-        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0))
+        self.trunk = MLP(
+            key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0)
+        )
 
     @property
     def action_dim(self) -> int:
@@ -152,7 +154,9 @@ class ResidualBlock(eqx.Module):
         self.contract = Linear(keys[4], 4 * width, width, small_normal)
         self.residual_scale = residual_scale
 
-    def __call__(self, x: Float[Array, "*b d"], code: Float[Array, "... d"]) -> Float[Array, "*b d"]:
+    def __call__(
+        self, x: Float[Array, "*b d"], code: Float[Array, "... d"]
+    ) -> Float[Array, "*b d"]:
         """x + 0.1 (block(x) − x)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
             inner(self.modulation, jax.nn.silu(code)), 6, axis=-1
@@ -208,7 +212,9 @@ class ResidualVelocity(eqx.Module):
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """Runs the one token [s, a_t] through the modulated blocks."""
         x = self.token(jnp.concatenate([observation, noisy_action], axis=-1)) + self.position
-        code = self.embed_t(t) + self.embed_r(r)  # one row if one time serves all: so are its modulations
+        code = self.embed_t(t) + self.embed_r(
+            r
+        )  # one row if one time serves all: so are its modulations
         for block in self.blocks:
             x = block(x, code)
         shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)
@@ -220,5 +226,7 @@ VelocityFactory = Callable[[PRNGKeyArray, int, int, int, int, int], VelocityNet]
 ARCHITECTURES: dict[str, VelocityFactory] = {
     "embedded": EmbeddedVelocity,
     "residual": ResidualVelocity,
-    "raw_time": lambda key, s, a, width, depth, time_scale: RawTimeVelocity(key, s, a, width, depth),
+    "raw_time": lambda key, s, a, width, depth, time_scale: RawTimeVelocity(
+        key, s, a, width, depth
+    ),
 }

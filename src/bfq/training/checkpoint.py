@@ -49,7 +49,9 @@ def folders(checkpoints: Path) -> list[Path]:
     return sorted(checkpoints.glob("step-*"), reverse=True)
 
 
-def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, Any], keep: int) -> Path:
+def save_checkpoint(
+    checkpoints: Path, step: int, states: Any, extra: dict[str, Any], keep: int
+) -> Path:
     """Writes the checkpoint of a step and removes all but the last `keep`."""
     final = checkpoints / f"step-{step:09d}"
     part = checkpoints / f".part-{step:09d}"
@@ -71,7 +73,9 @@ def save_checkpoint(checkpoints: Path, step: int, states: Any, extra: dict[str, 
             shutil.rmtree(part, ignore_errors=True)
         kept = folders(checkpoints)
         stands = f"the one before, {kept[0].name}, stands" if kept else "there is none before it"
-        raise DiskTrouble(f"the checkpoint of step {step} was not saved ({error}); {stands}.") from error
+        raise DiskTrouble(
+            f"the checkpoint of step {step} was not saved ({error}); {stands}."
+        ) from error
     for old in folders(checkpoints)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return final
@@ -94,7 +98,9 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
         raise BadInput(f"the checkpoint {folder} is damaged: {error}.") from error
     states = _shaped(arrays, like, folder)
     if not _usable(extra, step, states):
-        raise BadInput(f"the checkpoint {folder} is damaged: its note does not tell where the run stood.")
+        raise BadInput(
+            f"the checkpoint {folder} is damaged: its note does not tell where the run stood."
+        )
     return Checkpoint(step, states, extra)
 
 
@@ -130,7 +136,9 @@ def _is_number(value: Any, kind: Any, least: float = 0, most: float = LARGEST) -
     return isinstance(value, kind) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
-def _stacked(arrays: dict[str, npt.NDArray[Any]], wanted: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _stacked(
+    arrays: dict[str, npt.NDArray[Any]], wanted: dict[str, Any]
+) -> dict[str, npt.NDArray[Any]]:
     """The arrays under today's names: the two embeddings of a velocity were once kept apart."""
     for name in set(wanted) - set(arrays):
         before = [name.replace(".embed.", f".embed_{time}.") for time in "tr"]
@@ -144,11 +152,16 @@ def _shaped(arrays: dict[str, npt.NDArray[Any]], like: Any, folder: Path) -> Any
     wanted = _named(like)
     arrays = _stacked(arrays, wanted)
     fits = wanted.keys() == arrays.keys() and all(
-        arrays[name].shape == leaf.shape and arrays[name].dtype == leaf.dtype for name, leaf in wanted.items()
+        arrays[name].shape == leaf.shape and arrays[name].dtype == leaf.dtype
+        for name, leaf in wanted.items()
     )
     if not fits:
-        raise BadInput(f"the checkpoint {folder} is of another configuration than the run's config.json.")
-    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in wanted])
+        raise BadInput(
+            f"the checkpoint {folder} is of another configuration than the run's config.json."
+        )
+    return jax.tree.unflatten(
+        jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in wanted]
+    )
 
 
 def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | None:
@@ -160,5 +173,7 @@ def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | No
         except BadInput as error:
             say(f"{error} Trying the one before.")
     if candidates:
-        raise BadInput(f"no checkpoint in {checkpoints} can be used: remove that folder to begin anew.")
+        raise BadInput(
+            f"no checkpoint in {checkpoints} can be used: remove that folder to begin anew."
+        )
     return None

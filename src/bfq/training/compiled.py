@@ -75,7 +75,9 @@ def remember_compilations() -> None:
             return
         _tidy(folder)
         # A full disk or a damaged file costs the time of compiling, and is no news to act on.
-        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
+        warnings.filterwarnings(
+            "ignore", message="Error (reading|writing) persistent compilation cache"
+        )
         CONFIG.update("jax_compilation_cache_dir", str(folder))
         CONFIG.update("jax_persistent_cache_min_compile_time_secs", WORTH_S)
 
@@ -86,7 +88,11 @@ def refusal() -> str:
         return f"{OFF} is set"
     chosen = CONFIG.jax_compilation_cache_dir
     if "JAX_COMPILATION_CACHE_DIR" in os.environ or (chosen and chosen != str(place())):
-        return f"JAX has a place of its own, {chosen}" if chosen else "JAX_COMPILATION_CACHE_DIR is empty"
+        return (
+            f"JAX has a place of its own, {chosen}"
+            if chosen
+            else "JAX_COMPILATION_CACHE_DIR is empty"
+        )
     return ""
 
 
@@ -110,7 +116,11 @@ def fingerprint() -> str:
 def _cpu() -> list[str]:
     """The kinds of CPU of this machine with all they can do; elsewhere than on Linux, this machine alone."""
     try:
-        lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
+        lines = [
+            line.split(":", 1)
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if ":" in line
+        ]
     except OSError:
         return [platform.machine(), platform.processor(), platform.node()]
     return sorted({f"{name.strip()}:{value}" for name, value in lines if name.strip() in CPU})
@@ -136,7 +146,9 @@ def trouble(folder: Path) -> str:
         found, inside = path.lstat(), path in (folder, folder.parent)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in ((me,) if inside else (me, 0)):
             return f"{path} is not a folder of your own"
-        sticky = found.st_mode & stat.S_ISVTX and not inside  # others may write beside us, but not replace us
+        sticky = (
+            found.st_mode & stat.S_ISVTX and not inside
+        )  # others may write beside us, but not replace us
         if found.st_mode & 0o022 and not sticky:
             return f"others can write to {path}"
     return ""

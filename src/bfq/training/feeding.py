@@ -20,7 +20,9 @@ from bfq.training.population import Batches, Population, Rows, drawn, pack, side
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 Fetch = Callable[[npt.NDArray[np.integer] | slice], Arrays]  # these rows, as the agent sees them
-LIMIT = "BFQ_MEMORY_GB"  # the environment variable that says how much memory the transitions may take
+LIMIT = (
+    "BFQ_MEMORY_GB"  # the environment variable that says how much memory the transitions may take
+)
 COPIES = 3  # of the transitions, while they are prepared and put on the device
 
 
@@ -75,7 +77,9 @@ class Streamed:
     def _read(self, start: int, length: int) -> npt.NDArray[np.float32]:
         size = self._population.configs.batch_size
         index = np.asarray(
-            drawn(self._population.keys, jnp.int32(start), length=length, size=size, rows=self._count)
+            drawn(
+                self._population.keys, jnp.int32(start), length=length, size=size, rows=self._count
+            )
         )
         rows, _ = side_by_side(self._fetch(index.reshape(-1)))
         return rows.reshape(*index.shape, -1)

@@ -53,7 +53,13 @@ class Divided(NamedTuple):
         return part(*jax.tree.leaves((step, member, always, common)))
 
     def rest(
-        self, step: Any, member: Any, state: Any, always: list[Any], common: list[Any], private: list[Any]
+        self,
+        step: Any,
+        member: Any,
+        state: Any,
+        always: list[Any],
+        common: list[Any],
+        private: list[Any],
     ) -> Any:
         """The function's result."""
         part = self._part(Kind.STATE, self.traced.jaxpr.outvars)
@@ -70,7 +76,9 @@ class Divided(NamedTuple):
         given = [var for of, mine in self.inputs.items() if of <= kind for var in mine]
         before = [var for of, mine in self.foreseen.items() if of < kind for var in mine]
         equations = [*self.equations[Kind.CONSTANT], *self.equations[kind]]
-        part = self.traced.jaxpr.replace(invars=given + before, eqns=equations, outvars=list(wanted))
+        part = self.traced.jaxpr.replace(
+            invars=given + before, eqns=equations, outvars=list(wanted)
+        )
         return jaxpr_as_fun(ClosedJaxpr(part, self.traced.consts))
 
 
@@ -79,7 +87,9 @@ def divide(function: Callable[[Any, Any, Any], Any], step: Any, member: Any, sta
     traced, result = jax.make_jaxpr(function, return_shape=True)(step, member, state)
     variables = iter(traced.jaxpr.invars)
     given = {Kind.STEP: step, Kind.MEMBER: member, Kind.STATE: state}
-    inputs = {kind: [next(variables) for _ in jax.tree.leaves(value)] for kind, value in given.items()}
+    inputs = {
+        kind: [next(variables) for _ in jax.tree.leaves(value)] for kind, value in given.items()
+    }
     kinds: dict[Var, Kind] = dict.fromkeys(traced.jaxpr.constvars, Kind.CONSTANT)
     for kind, mine in inputs.items():
         kinds |= dict.fromkeys(mine, kind)

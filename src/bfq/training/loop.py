@@ -53,9 +53,17 @@ def make_plan(
 
     count, listed = (evaluations, []) if isinstance(evaluations, int) else (0, list(evaluations))
     eval_every = every(count) if count else 0
-    eval_at = tuple(min(-(-step // chunk) * chunk, steps) for step in listed)  # at the end of a compiled call
+    eval_at = tuple(
+        min(-(-step // chunk) * chunk, steps) for step in listed
+    )  # at the end of a compiled call
     return Plan(
-        steps, chunk, every(100), eval_every, every(20), eval_at, stop_on_divergence=stop_on_divergence
+        steps,
+        chunk,
+        every(100),
+        eval_every,
+        every(20),
+        eval_at,
+        stop_on_divergence=stop_on_divergence,
     )
 
 
@@ -94,7 +102,9 @@ class Means:
     def __init__(self, held: dict[str, Any] | None = None):
         self._count = int(held["count"]) if held else 0
         sums = held["sums"] if held else {}
-        self._sums = {name: np.asarray(total, np.float64) for name, total in sums.items()}  # null becomes NaN
+        self._sums = {
+            name: np.asarray(total, np.float64) for name, total in sums.items()
+        }  # null becomes NaN
 
     def add(self, chunk: dict[str, npt.NDArray[Any]]) -> None:
         """Takes the metrics of some more updates."""
@@ -110,7 +120,10 @@ class Means:
 
     def held(self) -> dict[str, Any]:
         """What a checkpoint must keep of the unfinished row."""
-        return {"count": self._count, "sums": {name: jsonable(total) for name, total in self._sums.items()}}
+        return {
+            "count": self._count,
+            "sums": {name: jsonable(total) for name, total in self._sums.items()},
+        }
 
 
 def jsonable(values: npt.NDArray[Any]) -> list[float | None]:
@@ -138,7 +151,9 @@ def stop_signals() -> Iterator[Callable[[], int]]:
 
     previous = {}
     with contextlib.suppress(ValueError):  # only the main thread may set handlers
-        previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous = {
+            number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)
+        }
     try:
         yield wish
     finally:

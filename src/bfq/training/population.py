@@ -74,9 +74,19 @@ def _unpacked(rows: Float[Array, "b d"], spec: Spec) -> Batch:
     return batch
 
 
-def side_by_side(arrays: dict[str, npt.NDArray[np.float32]]) -> tuple[npt.NDArray[np.float32], Spec]:
+def side_by_side(
+    arrays: dict[str, npt.NDArray[np.float32]],
+) -> tuple[npt.NDArray[np.float32], Spec]:
     """Prepared transitions as rows of one array."""
-    order = ("observations", "actions", "next_observations", "rewards", "masks", "next_actions", "next_known")
+    order = (
+        "observations",
+        "actions",
+        "next_observations",
+        "rewards",
+        "masks",
+        "next_actions",
+        "next_known",
+    )
     columns = [arrays[name].reshape(len(arrays["masks"]), -1) for name in order if name in arrays]
     return np.concatenate(columns, axis=1), Spec(columns[0].shape[1], columns[1].shape[1])
 
@@ -93,7 +103,9 @@ def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> t
     return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)
 
 
-def populate(agent: Agent, config: Any, members: Sequence[Member], half: bool = False) -> Population:
+def populate(
+    agent: Agent, config: Any, members: Sequence[Member], half: bool = False
+) -> Population:
     """Stacks the members' hyperparameters along the member axis."""
     varied = {name for member in members for name in member.overrides}
     fixed = varied - set(numeric_fields(config))
@@ -140,7 +152,9 @@ class Program:
         """The states after the updates from `start` on, and the metrics of each; `states` is used up."""
         return self._run(*self._arguments(states, rows, start))
 
-    def _arguments(self, states: Any, rows: Rows | Batches, start: Int[Array, ""]) -> tuple[Any, ...]:
+    def _arguments(
+        self, states: Any, rows: Rows | Batches, start: Int[Array, ""]
+    ) -> tuple[Any, ...]:
         return states, self._population.keys, self._population.configs, rows, start
 
 
@@ -193,7 +207,9 @@ def _chunk(
         states = with_copies(states)
     data = _shape(rows.packed.shape[2:], rows.packed.dtype) if streamed else rows
     with using(members=len(keys), half=half, backward=True):
-        divided = divide(member_update, start, (*one_member((keys, configs)), data), one_member(states))
+        divided = divide(
+            member_update, start, (*one_member((keys, configs)), data), one_member(states)
+        )
 
     # All members are at the same update: kept without a member axis, its number can decide what is computed.
     state_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
@@ -210,7 +226,9 @@ def _chunk(
         step, given, (common, mine) = xs
         member = keys, configs, given if streamed else rows
         states, metrics = rest(step, member, states, always, common, mine)
-        return states, jnp.stack(list(metrics.values()))  # one array to write an update, not one a metric
+        return states, jnp.stack(
+            list(metrics.values())
+        )  # one array to write an update, not one a metric
 
     def block(states: Any, xs: Any) -> Any:
         return jax.lax.scan(update, states, (*xs, jax.vmap(foresee)(*xs)))

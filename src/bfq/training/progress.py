@@ -81,7 +81,11 @@ class Reporter:
         now = time.monotonic()
         self._first = self._first or (now, step)
         rate = (step - self._first[1]) / max(now - self._first[0], 1e-9)
-        left = f"{rate:.0f} {self._unit}/s  {_long((self._steps - step) / rate)} left" if rate > 0 else "…"
+        left = (
+            f"{rate:.0f} {self._unit}/s  {_long((self._steps - step) / rate)} left"
+            if rate > 0
+            else "…"
+        )
         if self._console.is_terminal:
             self._bar.update(self._task, completed=step, rate=left, losses=_brief(metrics))
         elif now - self._said > 10.0 or step == self._steps:
@@ -143,7 +147,12 @@ def data_bar(title: str, total: int, unit: str = "rows") -> Iterator[Callable[[i
 def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on standard error while a file is fetched, told the bytes there are and, if known, all."""
     console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -32,8 +32,12 @@ class JsonLines:
         """Opens the file, cut to the `size` in bytes that a checkpoint remembers."""
         try:
             if size and (not path.exists() or path.stat().st_size < size):
-                raise BadInput(f"{path} is shorter than the last checkpoint remembers: it was damaged.")
-            self._file = path.open("ab", buffering=0)  # nothing is held back, so closing cannot fail
+                raise BadInput(
+                    f"{path} is shorter than the last checkpoint remembers: it was damaged."
+                )
+            self._file = path.open(
+                "ab", buffering=0
+            )  # nothing is held back, so closing cannot fail
             os.truncate(path, size)
         except OSError as error:
             raise BadInput(f"cannot write {path}: {error.strerror or error}.") from error
@@ -50,7 +54,9 @@ class JsonLines:
             if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise DiskTrouble(f"cannot write {self._file.name}: {error.strerror or error}.") from error
+            raise DiskTrouble(
+                f"cannot write {self._file.name}: {error.strerror or error}."
+            ) from error
 
     def close(self) -> None:
         """Closes the file."""
@@ -89,7 +95,9 @@ class WeightsAndBiases:
     """A W&B run, in whatever mode W&B is set to."""
 
     def __init__(self, folder: Path, config: Row):
-        self._run = _needs(MODULES["wandb"], "wandb").init(project="bfq", dir=str(folder), config=config)
+        self._run = _needs(MODULES["wandb"], "wandb").init(
+            project="bfq", dir=str(folder), config=config
+        )
 
     def log(self, row: Row) -> None:
         """Sends one scalar a metric and member."""
@@ -108,7 +116,10 @@ def _needs(module: str, extra: str) -> Any:
 
 
 MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+}
 
 
 def check_trackers(names: Sequence[str]) -> None:

@@ -68,7 +68,9 @@ def _told(ends: int, limited: int) -> str:
     if ends == 1:
         what = f"its only one is taken as a {'time-out' if limited else 'terminal'}"
     elif limited == ends:
-        what = f"all {ends} episodes that it ends have the same length, so they are taken as time-outs"
+        what = (
+            f"all {ends} episodes that it ends have the same length, so they are taken as time-outs"
+        )
     elif limited:
         what = f"{limited} of {ends}, at the longest length, are taken as time-outs, others as terminals"
     else:
@@ -90,7 +92,11 @@ def _limited(lengths: Rows) -> Flags:
 
 def at_time_limit(lengths: Rows) -> Flags:
     """Which episodes have a length that looks like a time limit; none where there are fewer than three."""
-    return _limited(lengths) if len(lengths) > 2 and lengths.max() >= LONG else np.zeros(len(lengths), bool)
+    return (
+        _limited(lengths)
+        if len(lengths) > 2 and lengths.max() >= LONG
+        else np.zeros(len(lengths), bool)
+    )
 
 
 def _boundaries(
@@ -114,10 +120,13 @@ def _changes(ids: npt.NDArray[Any]) -> Flags:
         ids = ids.astype(np.str_)
     if ids.ndim != 1 or ids.dtype.kind not in "fiubUS":
         raise refuse(
-            "wrong-shape", f"episode_ids have shape {ids.shape} and type {ids.dtype}, not one id a row"
+            "wrong-shape",
+            f"episode_ids have shape {ids.shape} and type {ids.dtype}, not one id a row",
         )
     if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise refuse("nan", f"episode_ids hold NaN in row {int(np.isnan(ids).argmax())} (counted from 0)")
+        raise refuse(
+            "nan", f"episode_ids hold NaN in row {int(np.isnan(ids).argmax())} (counted from 0)"
+        )
     last = np.append(ids[1:] != ids[:-1], True)
     begins = np.flatnonzero(np.append(True, last[:-1]))
     _, first = np.unique(ids[begins], return_index=True)
@@ -133,7 +142,9 @@ def _changes(ids: npt.NDArray[Any]) -> Flags:
 def _sums(size: int, lengths: npt.NDArray[Any]) -> Flags:
     wrong = "episode_lengths must be whole numbers from 1 up"
     if lengths.ndim != 1 or lengths.dtype.kind not in "fiu" or len(lengths) == 0:
-        raise refuse("lengths-do-not-sum", f"{wrong}, not of shape {lengths.shape} and type {lengths.dtype}")
+        raise refuse(
+            "lengths-do-not-sum", f"{wrong}, not of shape {lengths.shape} and type {lengths.dtype}"
+        )
     bad = ~((lengths >= 1) & (lengths <= size) & (lengths % 1 == 0))
     if bad.any():
         raise refuse(
@@ -142,11 +153,15 @@ def _sums(size: int, lengths: npt.NDArray[Any]) -> Flags:
         )
     ends = np.cumsum(lengths.astype(np.int64))
     if ends[-1] != size:
-        raise refuse("lengths-do-not-sum", f"episode_lengths add up to {ends[-1]}, but there are {size} rows")
+        raise refuse(
+            "lengths-do-not-sum", f"episode_lengths add up to {ends[-1]}, but there are {size} rows"
+        )
     return np.isin(np.arange(size), ends - 1)
 
 
-def _take_boundaries(bounds: Flags, flags: Mapping[str, Flags], terminal: Flags, timeout: Flags) -> list[str]:
+def _take_boundaries(
+    bounds: Flags, flags: Mapping[str, Flags], terminal: Flags, timeout: Flags
+) -> list[str]:
     """Makes every boundary an end: a time-out, unless it is marked as a terminal."""
     notes, inside = [], terminal & ~bounds
     if inside.any():

@@ -90,5 +90,7 @@ def _near(now: Floats, then: Floats) -> Flags:
     """Which rows' next observation is the observation of the row below, up to rounding."""
     sample = now[:: max(1, len(now) // 10_000)]
     slack = ROUNDING * sample.std(0) + 1e-6 * np.abs(sample).max(0)
-    near = [(np.abs(then[block] - now[1:][block]) <= slack).all(1) for block in blocks(len(now) - 1)]
+    near = [
+        (np.abs(then[block] - now[1:][block]) <= slack).all(1) for block in blocks(len(now) - 1)
+    ]
     return np.concatenate(near)

@@ -11,7 +11,11 @@ from bfq.data.checks.episodes import at_time_limit
 from bfq.data.checks.logged import Floats, Logged
 
 STEADY = 0.99  # of the steps: rewards that go one way as often as this are suspected to be sums
-FAR = {"observations": 1000.0, "rewards": 1000.0, "actions": 20.0}  # times the spread of all other rows
+FAR = {
+    "observations": 1000.0,
+    "rewards": 1000.0,
+    "actions": 20.0,
+}  # times the spread of all other rows
 RARE = 10_000  # one row in so many may be an outlier; more often it is how the data is
 NARROW = 0.1  # of the range
 
@@ -33,12 +37,16 @@ def notes_on(log: Logged, left_out: int) -> Iterator[str]:
 
 def _ends(log: Logged) -> Iterator[str]:
     if not (log.terminal | log.timeout).any():
-        yield note("no-end-marked", "No episode end is marked, so all rows are taken as one episode")
+        yield note(
+            "no-end-marked", "No episode end is marked, so all rows are taken as one episode"
+        )
 
 
 def _flags(log: Logged) -> Iterator[str]:
     if len(log) > 1 and log.terminal.mean() > 0.5:
-        yield note("terminals-everywhere", f"{int(log.terminal.sum()):,} of {len(log):,} rows are terminal")
+        yield note(
+            "terminals-everywhere", f"{int(log.terminal.sum()):,} of {len(log):,} rows are terminal"
+        )
     both = log.terminal & log.timeout
     if both.any() and both.sum() >= 0.5 * log.timeout.sum():
         yield note(
@@ -136,7 +144,11 @@ def _returns(log: Logged) -> Iterator[str]:
 
 
 def _outliers(log: Logged) -> Iterator[str]:
-    columns = {"observations": log.observations, "rewards": log.rewards[:, None], "actions": log.actions}
+    columns = {
+        "observations": log.observations,
+        "rewards": log.rewards[:, None],
+        "actions": log.actions,
+    }
     for name, values in columns.items():
         for column in _wide(values, FAR[name]):
             found = _far(values[:, column], FAR[name])
@@ -179,7 +191,9 @@ def _actions(log: Logged) -> Iterator[str]:
             f"{log.action_low.min():.4g} to {log.action_high.max():.4g}",
         )
     if _choices(log.actions):
-        yield note("discrete-actions", f"All actions are whole numbers from {low[0]:g} to {high[0]:g}")
+        yield note(
+            "discrete-actions", f"All actions are whole numbers from {low[0]:g} to {high[0]:g}"
+        )
 
 
 def _choices(actions: Floats) -> bool:

@@ -18,13 +18,17 @@ TOLERANCE = ROUNDING  # of the action range: what may lie beyond a bound and is 
 
 
 def check(
-    columns: Mapping[str, npt.ArrayLike | None], action_low: npt.ArrayLike, action_high: npt.ArrayLike
+    columns: Mapping[str, npt.ArrayLike | None],
+    action_low: npt.ArrayLike,
+    action_high: npt.ArrayLike,
 ) -> tuple[Logged, tuple[str, ...]]:
     """The columns as a checked log with what there is to say about it, or a sentence on the first defect."""
     for name in NEEDED:
         if columns.get(name) is None:
             raise refuse("missing-column", f"{name} are missing")
-    arrays = {name: as_array(name, column) for name, column in columns.items() if column is not None}
+    arrays = {
+        name: as_array(name, column) for name, column in columns.items() if column is not None
+    }
     lengths, ids = arrays.pop("episode_lengths", None), arrays.pop("episode_ids", None)
     shaped = {name: _shaped(name, _kind(name, column)) for name, column in arrays.items()}
     _same_lengths(shaped if ids is None else {**shaped, "episode_ids": ids})
@@ -51,7 +55,9 @@ def as_array(name: str, column: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(column)
     except ValueError as error:
-        raise _ragged(name, column) or refuse("not-numbers", f"{name} are no array ({error})") from error
+        raise _ragged(name, column) or refuse(
+            "not-numbers", f"{name} are no array ({error})"
+        ) from error
     if array.dtype.kind == "O" and array.ndim == 1:
         found = _ragged(name, array)
         if found:
@@ -80,14 +86,16 @@ def _kind(name: str, column: Array) -> Array:
         return column
     if column.dtype.kind == "c":
         raise refuse(
-            "complex-numbers", f"{name} hold values of type {column.dtype}, which are not numbers on a line"
+            "complex-numbers",
+            f"{name} hold values of type {column.dtype}, which are not numbers on a line",
         )
     if column.dtype.kind in "US" and column.size:
         at = _first_word(column)
         where = at // max(column.size // column.shape[0], 1) if column.ndim else 0
         word = str(column.flat[at])[:30]
         raise refuse(
-            "text", f"{name} hold text, not numbers, such as {word!r} in row {where} (counted from 0)"
+            "text",
+            f"{name} hold text, not numbers, such as {word!r} in row {where} (counted from 0)",
         )
     raise refuse("not-numbers", f"{name} hold values of type {column.dtype}, not numbers")
 
@@ -110,7 +118,9 @@ def _shaped(name: str, column: Array) -> Array:
         if column.ndim > 2:
             raise refuse("images", f"{shape}, but one row a transition is needed, (N, dimension)")
         if column.ndim != 2 or column.shape[1] == 0:
-            raise refuse("wrong-shape", f"{shape}, but one row a transition is needed, (N, dimension)")
+            raise refuse(
+                "wrong-shape", f"{shape}, but one row a transition is needed, (N, dimension)"
+            )
         return column
     if column.ndim == 2 and column.shape[1] == 1:
         return column[:, 0]
@@ -138,7 +148,11 @@ def _float32(name: str, column: Array) -> Floats:
     for defect, what, rows in (
         ("nan", "NaN", np.isnan(column)),
         ("infinite", "an infinite value", np.isinf(column)),
-        ("beyond-float32", "a value too large for float32 (it would become infinite)", np.isinf(converted)),
+        (
+            "beyond-float32",
+            "a value too large for float32 (it would become infinite)",
+            np.isinf(converted),
+        ),
     ):
         bad: Flags = np.any(rows.reshape(len(rows), -1), axis=1)
         if bad.any():

@@ -64,7 +64,9 @@ def fetch(
     make_folder(target.parent)
     with _alone(target):
         if not _present(remote, target, say):  # another process may have brought it meanwhile
-            _from_mirrors(remote, target, progress or (lambda done, total: None), say, manners or Manners())
+            _from_mirrors(
+                remote, target, progress or (lambda done, total: None), say, manners or Manners()
+            )
     return target
 
 
@@ -79,7 +81,9 @@ def _present(remote: Remote, target: Path, say: Say) -> bool:
         return False
     digest, expected, fault = _examined(remote, target, target)
     if fault:
-        raise BadInput(f"{target} is not the file it should be: {fault}; remove it to fetch it again.")
+        raise BadInput(
+            f"{target} is not the file it should be: {fault}; remove it to fetch it again."
+        )
     if expected is None:
         with contextlib.suppress(DiskTrouble):  # a folder that many share may be closed to writing
             _enter(remote, target, digest, "put there by hand", say)
@@ -114,12 +118,19 @@ def _expected(remote: Remote, target: Path) -> tuple[str | None, str]:
     entry = read_json(ledger)
     if not (isinstance(entry, dict) and re.fullmatch("[0-9a-f]{64}", str(entry.get("sha256")))):
         raise BadInput(f"{ledger} tells no sha256: remove it to trust the file anew.")
-    return str(entry["sha256"]), f"as on {entry.get('when')} (remove {ledger.name} too, to accept another)"
+    return str(
+        entry["sha256"]
+    ), f"as on {entry.get('when')} (remove {ledger.name} too, to accept another)"
 
 
 def _enter(remote: Remote, target: Path, digest: str, source: str, say: Say) -> None:
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    entry = {"sha256": digest, "published": remote.sha256 is not None, "source": source, "when": when}
+    entry = {
+        "sha256": digest,
+        "published": remote.sha256 is not None,
+        "source": source,
+        "when": when,
+    }
     write_json(_ledger(target), entry)
     if remote.sha256 is None:
         say(
@@ -141,7 +152,9 @@ def _alone(target: Path) -> Iterator[None]:
         yield
 
 
-def _from_mirrors(remote: Remote, target: Path, progress: Progress, say: Say, manners: Manners) -> None:
+def _from_mirrors(
+    remote: Remote, target: Path, progress: Progress, say: Say, manners: Manners
+) -> None:
     part = target.with_name(f".{target.name}.part")
     answers = []
     for url in remote.mirrors:

@@ -93,7 +93,9 @@ def _ogbench(file: str, size: str, sha256: str) -> Remote:
     mirrors = (f"https://{_OGBENCH}/{file}", f"{_OGBENCH_COPY}/{file}")
     if sha256 == "-":
         return Remote(name, file, mirrors)
-    return Remote(name, file, (*mirrors, f"http://{_OGBENCH}/{file}"), sha256, int(size), plain_http=True)
+    return Remote(
+        name, file, (*mirrors, f"http://{_OGBENCH}/{file}"), sha256, int(size), plain_http=True
+    )
 
 
 def _table() -> Iterator[Remote]:
@@ -138,7 +140,14 @@ def fetch_minari(
             f" metadata.json and main_data.hdf5, into {home / 'data'} by hand, or unset {OFFLINE}."
         )
     for parts, remote in _listed(dataset_id, hub, manners or Manners()):
-        fetch(remote, home.joinpath(*parts), offline=False, progress=progress, say=say, manners=manners)
+        fetch(
+            remote,
+            home.joinpath(*parts),
+            offline=False,
+            progress=progress,
+            say=say,
+            manners=manners,
+        )
     return home
 
 
@@ -168,7 +177,9 @@ def _listed(dataset_id: str, hub: str, manners: Manners) -> list[tuple[tuple[str
     else:
         raise BadInput(f"the list of the files of {dataset_id} has no end: {url}.")
     root = f"{hub}/datasets/{_MINARI}/{repository}/resolve/main"
-    found = [_file(dataset_id, entry, begin, root) for entry in entries if entry.get("type") == "file"]
+    found = [
+        _file(dataset_id, entry, begin, root) for entry in entries if entry.get("type") == "file"
+    ]
     found.sort(key=lambda item: item[1].file == "metadata.json")
     if not found or found[-1][1].file != "metadata.json":
         raise BadInput(f"there is no metadata.json among the files of {dataset_id} at {root}.")
@@ -178,7 +189,9 @@ def _listed(dataset_id: str, hub: str, manners: Manners) -> list[tuple[tuple[str
 def _entries(dataset_id: str, url: str, hub: str, manners: Manners) -> tuple[list[Any], str | None]:
     """One page of the listing, and the address of the next."""
     try:
-        body, following = patiently(lambda: page(url, hub.startswith("http:"), _LISTING, manners), manners)
+        body, following = patiently(
+            lambda: page(url, hub.startswith("http:"), _LISTING, manners), manners
+        )
         entries = json.loads(body)
         if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
             raise Refused("answers with something else than a list of files")
@@ -192,7 +205,9 @@ def _entries(dataset_id: str, url: str, hub: str, manners: Manners) -> tuple[lis
     return entries, following
 
 
-def _file(dataset_id: str, entry: Mapping[str, Any], begin: str, root: str) -> tuple[tuple[str, ...], Remote]:
+def _file(
+    dataset_id: str, entry: Mapping[str, Any], begin: str, root: str
+) -> tuple[tuple[str, ...], Remote]:
     """What a line of the listing describes; it may not lead out of the dataset's folder."""
     path, large = str(entry.get("path")), entry.get("lfs") or {}
     parts = tuple(path.removeprefix(begin).split("/"))
@@ -200,8 +215,19 @@ def _file(dataset_id: str, entry: Mapping[str, Any], begin: str, root: str) -> t
     sound = path.startswith(f"{begin}data/") and all(
         re.fullmatch(r"[\w-][\w.+-]*", part, re.ASCII) for part in parts
     )
-    if not sound or not isinstance(size, int) or not re.fullmatch("[0-9a-f]{64}", str(sha256 or "0" * 64)):
-        raise BadInput(f"the listing of {dataset_id} has an entry that cannot be used: {path[:80]!r}.")
+    if (
+        not sound
+        or not isinstance(size, int)
+        or not re.fullmatch("[0-9a-f]{64}", str(sha256 or "0" * 64))
+    ):
+        raise BadInput(
+            f"the listing of {dataset_id} has an entry that cannot be used: {path[:80]!r}."
+        )
     return parts[:-1], Remote(
-        dataset_id, parts[-1], (f"{root}/{quote(path)}",), sha256, size, plain_http=root.startswith("http:")
+        dataset_id,
+        parts[-1],
+        (f"{root}/{quote(path)}",),
+        sha256,
+        size,
+        plain_http=root.startswith("http:"),
     )

@@ -65,7 +65,9 @@ def begins_well(name: str, head: bytes) -> bool:
     """Whether a file of that name may begin like this; a web page in its place does not."""
     if name.endswith(".json"):
         return head.lstrip()[:1] in (b"{", b"[")
-    return head.startswith(_SIGNATURES.get(Path(name).suffix, b"")) and not head.lstrip().startswith(b"<")
+    return head.startswith(
+        _SIGNATURES.get(Path(name).suffix, b"")
+    ) and not head.lstrip().startswith(b"<")
 
 
 def pull(wanted: Wanted, part: Path, progress: Progress, manners: Manners) -> None:
@@ -96,7 +98,9 @@ def _attempt(wanted: Wanted, part: Path, progress: Progress, manners: Manners) -
     begin = _length(part) if piece else 0
     if piece and begin == piece.total:
         return
-    headers = {"Range": f"bytes={begin}-", "If-Range": str(piece.validator)} if piece and begin else {}
+    headers = (
+        {"Range": f"bytes={begin}-", "If-Range": str(piece.validator)} if piece and begin else {}
+    )
     try:
         with visit(wanted.url, wanted.plain_http, manners.timeout, headers) as response:
             if response.status != HTTPStatus.PARTIAL_CONTENT:
@@ -107,7 +111,9 @@ def _attempt(wanted: Wanted, part: Path, progress: Progress, manners: Manners) -
             total = _total(response, piece)
             room = _room(wanted, response, total, manners.most)
             with _open(part, begin, _Piece(wanted.url, _validator(response), total)) as file:
-                end = _copy(wanted.name, response, file, begin, total, room, progress, _Pace(manners, begin))
+                end = _copy(
+                    wanted.name, response, file, begin, total, room, progress, _Pace(manners, begin)
+                )
     except Refused as refused:
         if refused.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             forget(part)

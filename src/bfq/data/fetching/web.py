@@ -91,7 +91,9 @@ def visit(
     """The answer of an address after its redirects: over https, or over http too where that is allowed."""
     response, place = None, url
     for _ in range(_HOPS + 1):
-        response, place = _ask(place, plain_http, timeout, {"User-Agent": _agent(), **(headers or {})})
+        response, place = _ask(
+            place, plain_http, timeout, {"User-Agent": _agent(), **(headers or {})}
+        )
         if response:
             break
     if response is None:
@@ -106,7 +108,9 @@ def _ask(
     """The answer, or else the address that it points to."""
     try:
         if urlsplit(url).scheme not in (("http", "https") if plain_http else ("https",)):
-            raise Refused(f"leads to {url[:80]!r}, which is not {'http or ' if plain_http else ''}https")
+            raise Refused(
+                f"leads to {url[:80]!r}, which is not {'http or ' if plain_http else ''}https"
+            )
         return _opener().open(urllib.request.Request(url, headers=headers), timeout=timeout), url
     except urllib.error.HTTPError as error:
         with error:

@@ -138,7 +138,11 @@ def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
     if len(set(numbers)) < len(numbers):
         raise refuse("column-twice", f"two of the columns {prefix}… have the same number")
     if numbers != expected or numbers[0] > 1:
-        gap = 0 if numbers[0] > 1 else next(n for n, m in zip(expected, numbers, strict=True) if n != m)
+        gap = (
+            0
+            if numbers[0] > 1
+            else next(n for n, m in zip(expected, numbers, strict=True) if n != m)
+        )
         raise refuse("columns-with-gaps", f"among the columns {prefix}… number {gap} is missing")
     return tuple(name for _, name in sorted(matches))
 
@@ -166,5 +170,7 @@ def _used_once(columns: Mapping[str, Sequence[str]]) -> None:
     for word, chosen in columns.items():
         for name in chosen:
             if name in uses:
-                raise refuse("column-twice", f"the column {name} is used for {uses[name]} and for {word}")
+                raise refuse(
+                    "column-twice", f"the column {name} is used for {uses[name]} and for {word}"
+                )
             uses[name] = word

@@ -68,10 +68,14 @@ def _opened(path: Path) -> Iterator[IO[str]]:
     except BadInput:
         raise
     except UnicodeDecodeError as error:
-        raise refuse("unreadable-file", f"{path.name} is not a readable CSV file (not UTF-8)") from error
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable CSV file (not UTF-8)"
+        ) from error
     except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
         told = str(error).split("\n")[0] or type(error).__name__
-        raise refuse("unreadable-file", f"{path.name} is not a readable CSV file ({told})") from error
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable CSV file ({told})"
+        ) from error
 
 
 def _head(path: Path) -> Head:
@@ -140,7 +144,9 @@ def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:
     texts = [place for place in places if head.kinds[place] == "text"]
     numbers = [place for place in places if head.kinds[place] != "text"]
-    truths: dict[int | str, Any] = {place: _truth for place in numbers if head.kinds[place] == "truth"}
+    truths: dict[int | str, Any] = {
+        place: _truth for place in numbers if head.kinds[place] == "truth"
+    }
     found = dict.fromkeys(places, np.zeros(0))
     for group, dtype in ((numbers, np.float64), (texts, np.str_)):
         if group:
@@ -183,17 +189,25 @@ def _truth(cell: str) -> float:
     return TRUTH[word] if word in TRUTH else float(cell)
 
 
-def _check_finite(path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]) -> None:
+def _check_finite(
+    path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]
+) -> None:
     """Refuses NaN and infinite numbers here, where their line and the name of their column are known."""
     numbers = [column for column in columns if column.dtype.kind == "f"]
     bad = sum((~np.isfinite(column) for column in numbers), np.zeros(len(columns[0]), bool))
     count = int(np.count_nonzero(bad))
-    found = _first_defect(path, head, places, f"{count:,} row{'s' * (count > 1)} in all, ") if count else None
+    found = (
+        _first_defect(path, head, places, f"{count:,} row{'s' * (count > 1)} in all, ")
+        if count
+        else None
+    )
     if found:
         raise found
 
 
-def _first_defect(path: Path, head: Head, places: Sequence[int], in_all: str = "") -> BadInput | None:
+def _first_defect(
+    path: Path, head: Head, places: Sequence[int], in_all: str = ""
+) -> BadInput | None:
     """Goes through the file cell by cell until something is wrong with one."""
     with _opened(path) as file:
         reader = csv.reader(file, delimiter=head.separator)
@@ -219,7 +233,9 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
     if not cell:
         return refuse("empty-cell", f"{where} has no value for {name}")
     if kind != "text" and _is_number(cell) and not np.isfinite(float(cell)):
-        defect, what = ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
+        defect, what = (
+            ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
+        )
         return refuse(defect, f"{where} holds {what} for {name}")
     if kind == "text" or _is_number(cell) or (kind == "truth" and cell.lower() in TRUTH):
         return None

@@ -96,7 +96,9 @@ def _names(file: h5py.File) -> list[str]:
     found: list[str] = []
 
     def note(name: str | bytes, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and isinstance(name, str):  # a damaged name comes as bytes
+        if isinstance(item, h5py.Dataset) and isinstance(
+            name, str
+        ):  # a damaged name comes as bytes
             found.append(name)
 
     file.visititems(note)

@@ -38,4 +38,6 @@ def _opened(path: Path) -> Iterator[Any]:
                 f"{path.name} is not an npz file of plain arrays, and pickled objects are never loaded",
             ) from error
         told = str(error).rstrip(".") or type(error).__name__
-        raise refuse("unreadable-file", f"{path.name} is not a readable npz file ({told})") from error
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable npz file ({told})"
+        ) from error

@@ -38,7 +38,9 @@ def _opened(path: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
         told = str(error).split("\n")[0] or type(error).__name__
-        raise refuse("unreadable-file", f"{path.name} is not a readable Parquet file ({told})") from error
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable Parquet file ({told})"
+        ) from error
 
 
 def _array(name: str, column: Any) -> npt.NDArray[Any]:
@@ -47,7 +49,10 @@ def _array(name: str, column: Any) -> npt.NDArray[Any]:
     if column.null_count:
         row = int(np.asarray(column.is_null()).argmax())
         raise refuse("empty-cell", f"the column {name} has no value in row {row} (counted from 0)")
-    if any(is_one(column.type) for is_one in (types.is_fixed_size_list, types.is_list, types.is_large_list)):
+    if any(
+        is_one(column.type)
+        for is_one in (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    ):
         return _matrix(name, column)
     if types.is_dictionary(column.type):
         return _array(name, column.dictionary_decode())

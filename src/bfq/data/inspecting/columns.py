@@ -39,7 +39,9 @@ def columns(name: str, array: npt.NDArray[Any]) -> Columns:
     moments, lows, highs = Moments(), [], []
     for part in parts(array):
         if not np.isfinite(part).all():
-            raise BadInput(f"{name} hold NaN or an infinite value: remove or repair these transitions.")
+            raise BadInput(
+                f"{name} hold NaN or an infinite value: remove or repair these transitions."
+            )
         moments.add(part)
         lows.append(part.min(0))
         highs.append(part.max(0))
@@ -57,7 +59,9 @@ def histograms(array: npt.NDArray[Any], low: Floats, high: Floats, bins: int) ->
     counts = np.zeros(len(low) * bins, np.int64)
     first = np.arange(len(low)) * bins
     for part in parts(array):
-        counts += np.bincount((places(part, low, high, bins) + first).ravel(), minlength=len(counts))
+        counts += np.bincount(
+            (places(part, low, high, bins) + first).ravel(), minlength=len(counts)
+        )
     return counts.reshape(len(low), bins)
 
 

@@ -13,7 +13,10 @@ from bfq.data.summary import chunks
 
 GRID = 64  # bins a side of the picture
 NEIGHBOURS = 2_000  # rows among which the nearest is sought
-SAMPLE_NUMBERS, SAMPLE_ROWS = 2_000_000, (500, 50_000)  # of the sample that gives the principal axes
+SAMPLE_NUMBERS, SAMPLE_ROWS = (
+    2_000_000,
+    (500, 50_000),
+)  # of the sample that gives the principal axes
 HASHED = 10_000_000  # rows whose fingerprints are kept; of more, a share chosen by fingerprint
 FAR = 1_000.0  # standard deviations beyond which cells are one
 
@@ -24,9 +27,17 @@ def coverage(observations: npt.NDArray[Any], stats: Columns) -> dict[str, Any]:
     Constant columns carry nothing and are left out.
     """
     live = np.flatnonzero(stats.std > 0)
-    rows = spaced(len(observations), int(np.clip(SAMPLE_NUMBERS // max(len(live), 1), *SAMPLE_ROWS)))
+    rows = spaced(
+        len(observations), int(np.clip(SAMPLE_NUMBERS // max(len(live), 1), *SAMPLE_ROWS))
+    )
     if not len(live):
-        return {"varying": 0, "effective_dimension": 0.0, "plane": None, "spacing": None, "cells": 1}
+        return {
+            "varying": 0,
+            "effective_dimension": 0.0,
+            "plane": None,
+            "spacing": None,
+            "cells": 1,
+        }
     mean, std = stats.mean[live], stats.std[live]
     sample = (np.asarray(observations[rows], np.float64)[:, live] - mean) / std
     variances, axes = principal(sample)
@@ -66,7 +77,9 @@ def plane(
 ) -> dict[str, Any]:  # fmt: skip
     """All rows counted on a grid over the first two principal axes, as far as the sample reaches."""
     shadow = sample @ axes.T
-    low, high = np.array([widened(*ends) for ends in zip(shadow.min(0), shadow.max(0), strict=True)]).T
+    low, high = np.array(
+        [widened(*ends) for ends in zip(shadow.min(0), shadow.max(0), strict=True)]
+    ).T
     counts = np.zeros(GRID * GRID, np.int64)
     for part in parts(observations):
         column, row = places((part[:, live] - mean) / std @ axes.T, low, high, GRID).T
@@ -89,7 +102,9 @@ def spacing(sample: Floats) -> dict[str, float] | None:
     return {"rows": len(sample), "q05": low, "median": middle, "q95": high}
 
 
-def cells(observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Floats, std: Floats) -> int:
+def cells(
+    observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Floats, std: Floats
+) -> int:
     """How many distinct cells, one standard deviation wide in every dimension, were visited."""
     cut = (
         np.clip(np.floor((part[:, live] - mean) / std), -FAR, FAR).astype(np.int16)

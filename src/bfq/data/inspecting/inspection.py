@@ -7,7 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.inspecting.columns import Columns, at_bounds, columns, histograms, parts, widened, zeros
+from bfq.data.inspecting.columns import (
+    Columns,
+    at_bounds,
+    columns,
+    histograms,
+    parts,
+    widened,
+    zeros,
+)
 from bfq.data.inspecting.coverage import coverage, repeats
 from bfq.data.inspecting.old_masses import masses_hint
 from bfq.data.summary import chunks
@@ -56,7 +64,10 @@ def told(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("episodes", f"{counts['episodes']:,}: {_ends(ends)}"),
         ("return", _range(ends["return"])),
         ("length", _range(ends["length"])),
-        ("reward", f"{got['low']:.4g} to {got['high']:.4g}, mean {got['mean']:.4g}, {got['zeros']:.1%} zero"),
+        (
+            "reward",
+            f"{got['low']:.4g} to {got['high']:.4g}, mean {got['mean']:.4g}, {got['zeros']:.1%} zero",
+        ),
         ("actions at a bound", f"{facts['actions']['saturation']:.1%}"),
         ("repeated transitions", f"{facts['duplicates']['transitions']:,}"),
         ("coverage", _reach(facts["coverage"])),
@@ -98,7 +109,10 @@ def rewards(values: npt.NDArray[Any]) -> dict[str, Any]:
         "zeros": zeros(values) / len(values),
         "farthest": _farthest(stats),
         "values": few_values(values),
-        "histogram": {"counts": counts.tolist(), "edges": np.linspace(low, high, BINS + 1).tolist()},
+        "histogram": {
+            "counts": counts.tolist(),
+            "edges": np.linspace(low, high, BINS + 1).tolist(),
+        },
     }
 
 
@@ -118,7 +132,13 @@ def actions(dataset: Dataset) -> dict[str, Any]:
 
 def duplicates(dataset: Dataset) -> dict[str, int]:
     """Rows that are exact copies of earlier ones: whole transitions, and observations alone."""
-    whole = (dataset.observations, dataset.actions, dataset.rewards, dataset.next_observations, dataset.masks)
+    whole = (
+        dataset.observations,
+        dataset.actions,
+        dataset.rewards,
+        dataset.next_observations,
+        dataset.masks,
+    )
     return {"transitions": repeats(whole), "observations": repeats([dataset.observations])}
 
 
@@ -132,10 +152,16 @@ def consistency(dataset: Dataset) -> dict[str, Any]:
     }
     for chunk in chunks(pairs):
         inside = ~chunk["ends"]
-        away = np.abs(chunk["found"].astype(np.float64) - chunk["promised"])[inside].max(1, initial=0.0)
+        away = np.abs(chunk["found"].astype(np.float64) - chunk["promised"])[inside].max(
+            1, initial=0.0
+        )
         compared, equal = compared + len(away), equal + int((away == 0).sum())
         worst = max(worst, float(away.max(initial=0.0)))
-    return {"compared": compared, "equal": equal / compared if compared else None, "max_deviation": worst}
+    return {
+        "compared": compared,
+        "equal": equal / compared if compared else None,
+        "max_deviation": worst,
+    }
 
 
 def remarks(facts: dict[str, Any]) -> Iterator[str]:
@@ -170,7 +196,15 @@ def spread(values: npt.NDArray[Any]) -> dict[str, float]:
     """Extremes, quartiles, mean and standard deviation."""
     low, q25, median, q75, high = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
     mean, std = float(np.mean(values)), float(np.std(values))
-    return {"min": low, "q25": q25, "median": median, "q75": q75, "max": high, "mean": mean, "std": std}
+    return {
+        "min": low,
+        "q25": q25,
+        "median": median,
+        "q75": q75,
+        "max": high,
+        "mean": mean,
+        "std": std,
+    }
 
 
 def histogram(values: npt.NDArray[Any]) -> dict[str, list[float]]:
@@ -232,7 +266,9 @@ def _range(of: dict[str, float]) -> str:
 
 
 def _ends(ends: dict[str, Any]) -> str:
-    inside = f", and {ends['masked_inside']:,} terminal rows inside" if ends["masked_inside"] else ""
+    inside = (
+        f", and {ends['masked_inside']:,} terminal rows inside" if ends["masked_inside"] else ""
+    )
     return f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out{inside}"
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
 from bfq.data.inspecting.columns import spaced
+from bfq.envs.states import STATE, Stage, stage
 from bfq.errors import BadInput
-from bfq.simulation.states import STATE, Stage, stage
 
 Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -71,7 +71,10 @@ def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]
         **_errors(one, spread, float(np.std(dataset.rewards[spaced(len(dataset), SAMPLE)]))),
         "drift": list(_drifts(drifts, spread)),
     }
-    return facts | {"verdict": verdict(facts), "notes": list(_notes(facts, dataset.observation_dim))}
+    return facts | {
+        "verdict": verdict(facts),
+        "notes": list(_notes(facts, dataset.observation_dim)),
+    }
 
 
 def told(replayed: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,7 +85,10 @@ def told(replayed: dict[str, Any]) -> list[tuple[str, str]]:
         ("verdict", replayed["verdict"]),
         ("step off by", f"{_told(replayed['relative'])} standard deviations"),
         ("reward off by", _told(replayed["reward"])),
-        ("drift of episodes", f"{', '.join(drifts)} steps" if drifts else "no episode is long enough"),
+        (
+            "drift of episodes",
+            f"{', '.join(drifts)} steps" if drifts else "no episode is long enough",
+        ),
         *(("note", note) for note in replayed["notes"]),
     ]
 
@@ -112,7 +118,9 @@ def stored_when(dataset: Dataset) -> str:
     )
     seen = []
     for shown in (dataset.observations, dataset.next_observations):
-        same = np.isclose(state[:, :, None], np.asarray(shown[rows])[:, None, :], rtol=1e-5, atol=1e-6)
+        same = np.isclose(
+            state[:, :, None], np.asarray(shown[rows])[:, None, :], rtol=1e-5, atol=1e-6
+        )
         seen.append(int((same.mean(0).max(1) > 0.9).sum()))
     return "unknown" if seen[0] == seen[1] else "before" if seen[0] > seen[1] else "after"
 
@@ -141,7 +149,9 @@ def _inside(dataset: Dataset) -> Rows:
     """Rows with a successor in their episode."""
     rows = np.flatnonzero(~np.asarray(dataset.episode_ends[:-1]))
     if not len(rows):
-        raise BadInput(f"{dataset.name} has no two rows in one episode, so there is no step to replay.")
+        raise BadInput(
+            f"{dataset.name} has no two rows in one episode, so there is no step to replay."
+        )
     return rows
 
 
@@ -183,7 +193,9 @@ def _step(world: Stage, dataset: Dataset, row: int) -> tuple[Doubles, float]:
 
 def _errors(one: Away, spread: Doubles, reward_spread: float) -> dict[str, Any]:
     live = spread > 0
-    dimensions = {name: np.quantile(one.observations, at, axis=0).tolist() for name, at in QUANTILES.items()}
+    dimensions = {
+        name: np.quantile(one.observations, at, axis=0).tolist() for name, at in QUANTILES.items()
+    }
     return {
         "observation": _quantiles(one.observations),
         "relative": _quantiles(one.observations[:, live] / spread[live]),
@@ -193,7 +205,10 @@ def _errors(one: Away, spread: Doubles, reward_spread: float) -> dict[str, Any]:
 
 
 def _quantiles(values: Doubles) -> dict[str, float]:
-    return {name: float(np.quantile(values, at)) if values.size else 0.0 for name, at in QUANTILES.items()}
+    return {
+        name: float(np.quantile(values, at)) if values.size else 0.0
+        for name, at in QUANTILES.items()
+    }
 
 
 def _drifts(drifts: list[Doubles], spread: Doubles) -> Iterator[dict[str, Any]]:
@@ -225,7 +240,10 @@ def _notes(facts: dict[str, Any], width: int) -> Iterator[str]:
             "Errors of this size can come from another version of MuJoCo (before 2.1.2, and so in D4RL, "
             "capsules had other masses) or from parts of the state that the log lacks."
         )
-    if facts["relative"]["median"] < SAME and facts["reward"]["median"] > SLIGHT * facts["reward"]["std"]:
+    if (
+        facts["relative"]["median"] < SAME
+        and facts["reward"]["median"] > SLIGHT * facts["reward"]["std"]
+    ):
         yield "The simulator pays other rewards for the same moves: its reward function is another one."
     if facts["warnings"]:
         yield f"MuJoCo warned {facts['warnings']} times of an unstable simulation."

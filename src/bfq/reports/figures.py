@@ -1,0 +1,315 @@
+"""Learning curves and losses as PNG bytes. Nothing global to matplotlib is touched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from bfq.reports.drawing import (
+    DPI,
+    FONT,
+    INK,
+    QUIET,
+    ROUND,
+    WIDTH,
+    agent_colours,
+    group_colour,
+    heading,
+    measured,
+    plain,
+    png,
+    style,
+)
+from bfq.reports.labels import Label, label_ends, named
+from bfq.reports.runs import Group, Run, Series
+from bfq.reports.standings import apart, standings
+from bfq.reports.statistics import summarise
+from bfq.reports.tables import SUCCESS, in_words
+
+ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # inches of a panel of curves: over it, under it, and its own
+CROWD = 6  # curves in a panel, beyond which they are thin and have no bands
+COLUMNS, MULTIPLE = 3, 1.7  # small multiples in a row, and the height of one
+AIR = 0.08  # over and under all lines of a panel, of their own range
+BAND = "Shaded: its 95% interval, as far as the panel reaches. Faint: each seed."
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with its name and colour."""
+
+    name: str
+    colour: Any
+    series: Series
+    own: bool  # of the run itself, not of a baseline
+
+    @property
+    def last(self) -> float:
+        """The mean where it ends."""
+        return float(np.nanmean(self.series.values[-1]))
+
+    @property
+    def several(self) -> bool:
+        """Whether it is of more than one seed."""
+        return self.series.values.shape[1] > 1
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one axis."""
+
+    title: str
+    unit: str
+    words: str  # for the unit
+    end: int
+    data: float | None
+    curves: tuple[Curve, ...]
+    single: bool  # of one run, whose own curves stand out
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many curves for bold ones with bands."""
+        return len(self.curves) > CROWD
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which ends a score can lie: no share is beyond 0 or 100%."""
+        return (0.0, 100.0) if self.words == SUCCESS else (-np.inf, np.inf)
+
+    def is_strong(self, curve: Curve) -> bool:
+        """Whether a curve is bold, with its seeds and their band."""
+        return not self.crowded or (self.single and curve.own)
+
+    @property
+    def labels(self) -> list[Label]:
+        """A name for each line, that of the data too."""
+        small = self.crowded
+        labels = [
+            Label(
+                named(curve.name, curve.last, self.unit, small),
+                curve.colour,
+                float(curve.series.steps[-1]),
+                curve.last,
+                small,
+                self.is_strong(curve),
+            )
+            for curve in self.curves
+        ]
+        if self.data is not None:
+            text = named("Data", self.data, self.unit, small)
+            labels.append(Label(text, QUIET, self.end, self.data, small, not small))
+        return labels
+
+    @property
+    def height(self) -> float:
+        """Inches between floor and title: more where the labels need them."""
+        return max(TALL, sum(label.inches for label in self.labels) if self.crowded else 0.0)
+
+
+def learning_curves(*runs: Run) -> bytes | None:
+    """Score against updates; None where nothing was evaluated.
+
+    A panel is a task with a line an agent where its runs differ in the agent only, else it is a run.
+    Bold is the mean of a group, shaded its 95% interval over seeds, faint each seed, dashed the data.
+    """
+    panels = _panels([run for run in runs if run.metric_names("evaluation")])
+    if not panels:
+        return None
+    tall = sum(panel.height + ABOVE + BELOW for panel in panels)
+    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
+    top = tall
+    for panel in panels:
+        right = 0.64 if panel.crowded else 0.735
+        foot = top - ABOVE - panel.height
+        axes = figure.add_axes((0.085, foot / tall, right - 0.085, panel.height / tall))
+        _draw_panel(axes, panel)
+        top = foot - BELOW
+    return png(figure)
+
+
+def curve_words(*runs: Run) -> str:
+    """What to see in the learning curves of these runs, as far as it is drawn."""
+    panels = _panels([run for run in runs if run.metric_names("evaluation")])
+    drawn = [(panel, curve) for panel in panels for curve in panel.curves]
+    several = any(curve.several for _, curve in drawn)
+    banded = any(curve.several and panel.is_strong(curve) for panel, curve in drawn)
+    return " ".join(
+        (
+            f"Line: {'mean over seeds' if several else 'one seed'}, along training.",
+            *([BAND] if banded else []),
+            *(
+                ["Dashed: mean of the data."]
+                if any(panel.data is not None for panel in panels)
+                else []
+            ),
+        )
+    )
+
+
+def joined(runs: Sequence[Run]) -> bool:
+    """Whether runs of one task differ in the agent only, so that one panel tells of all of them."""
+    single = all(len(each.groups) == 1 for run in runs for each in (run, *run.baselines))
+    return single and len({run.agent for run in runs}) == len(runs) > 1
+
+
+def losses(run: Run) -> bytes | None:
+    """Small multiples of what training logged; None where it logged nothing.
+
+    A line is the mean of a group of members, the band reaches from its lowest to its highest member.
+    """
+    names = run.metric_names("train")
+    if not names:
+        return None
+    rows = -(-len(names) // COLUMNS)
+    figure = Figure(
+        figsize=(WIDTH, MULTIPLE * rows + 0.1), dpi=DPI, facecolor="white", layout="constrained"
+    )
+    panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+    for axes, name in zip(panels, names, strict=False):
+        _loss_panel(axes, run, name)
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    if len(run.groups) > 1:
+        figure.legend(
+            panels[0].lines,
+            [plain(group.label) for group in run.groups],
+            loc="outside lower left",
+            ncols=COLUMNS,
+            frameon=False,
+            labelcolor=QUIET,
+            fontsize=9,
+            handlelength=1.4,
+        )
+    return png(figure)
+
+
+def _panels(runs: Sequence[Run]) -> list[Panel]:
+    colours = agent_colours(runs)
+    panels: dict[str, Panel] = {}
+    for run in runs:
+        same = [each for each in runs if each.task == run.task]
+        if not joined(same):
+            panels[str(run.folder)] = _run_panel(run, runs, colours)
+        elif f"task {run.task}" not in panels:
+            panels[f"task {run.task}"] = _task_panel(same, colours)
+    return list(panels.values())
+
+
+def _run_panel(run: Run, runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
+    """The baselines' curves, then the agent's, which thus lie on top."""
+    alone, told = len(run.groups) == 1, apart(run, runs)
+    entries = [(each, group, each.title) for each in run.baselines for group in each.groups]
+    entries += [(run, group, run.title if alone else group.label) for group in run.groups]
+    title = " · ".join(
+        filter(None, (run.task, "" if alone else run.agent if told else run.title, told))
+    )
+    return _panel(title, [run], entries, colours)
+
+
+def _task_panel(runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
+    """The curves of all methods, the best on top."""
+    (table,) = standings(runs)
+    entries = [(method.run, method.group, method.name) for method in reversed(table.methods)]
+    return _panel(table.task, runs, entries, colours)
+
+
+def _panel(
+    title: str,
+    runs: Sequence[Run],
+    entries: Sequence[tuple[Run, Group, str]],
+    colours: dict[str, Any],
+) -> Panel:
+    unit = (
+        "normalized"
+        if all("normalized" in run.metric_names("evaluation") for run in runs)
+        else "return"
+    )
+    curves = [
+        Curve(
+            name,
+            group_colour(run, group, colours),
+            _finite(run.series("evaluation", unit, group)),
+            run in runs,
+        )
+        for run, group, name in entries
+    ]
+    shown = tuple(curve for curve in curves if len(curve.series.steps))
+    end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in shown])
+    data = runs[0].data["normalized_mean" if unit == "normalized" else "return_mean"]
+    return Panel(title, unit, in_words(unit, runs), end, data, shown, len(runs) == 1)
+
+
+def _draw_panel(axes: Any, panel: Panel) -> None:
+    for curve in panel.curves:
+        _draw_curve(axes, curve, panel.is_strong(curve), panel.bounds)
+    if panel.data is not None:
+        axes.axhline(panel.data, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
+    _style(axes, panel.end)
+    _fit(axes)
+    axes.set_xlabel("updates", color=QUIET, fontsize=FONT)
+    seeds = [curve.series.values.shape[1] for curve in panel.curves] or [1]
+    heading(axes, panel.title, measured(panel.words, seeds, banded=not panel.crowded))
+    label_ends(axes, panel.labels, panel.height)
+
+
+def _loss_panel(axes: Any, run: Run, name: str) -> None:
+    colours = agent_colours([run])
+    for group in run.groups:
+        colour = group_colour(run, group, colours)
+        steps, values = _finite(run.series("train", name, group))
+        low, high, mean = (of(values, axis=1) for of in (np.nanmin, np.nanmax, np.nanmean))
+        axes.fill_between(steps, low, high, color=colour, alpha=0.2, lw=0)
+        axes.plot(steps, mean, color=colour, lw=1.4, solid_capstyle="round")
+    _style(axes, run.steps)
+    axes.tick_params(labelsize=7.5)
+    axes.set_title(plain(name.replace("_", " ")), loc="left", color=INK, fontsize=9.5, pad=5)
+
+
+def _finite(series: Series) -> Series:
+    """The rows at which at least one seed has a number."""
+    kept = np.isfinite(series.values).any(1)
+    return Series(series.steps[kept], series.values[kept])
+
+
+def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, float]) -> None:
+    """A bold line with its seeds and interval, or a thin one."""
+    steps, values = curve.series
+    mean, low, high = _band(values)
+    if strong and curve.several:
+        low, high = np.clip((low, high), *bounds)
+        axes.plot(steps, values, color=curve.colour, lw=0.7, alpha=0.28, zorder=2)
+        axes.fill_between(steps, low, high, color=curve.colour, alpha=0.16, lw=0, zorder=2)
+    width, dot, edge = (2.4, 5.5, 1.2) if strong else (1.2, 4.0, 0.8)
+    above = 4 if strong else 3
+    axes.plot(steps, mean, color=curve.colour, lw=width, zorder=above, solid_capstyle="round")
+    end = {"ms": dot, "mec": "white", "mew": edge, "zorder": above + 1, "clip_on": False}
+    axes.plot(steps[-1:], mean[-1:], "o", color=curve.colour, **end)
+
+
+def _band(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Mean, low and high along training; where one seed is left, all three are that seed."""
+    summaries = [summarise(row[np.isfinite(row)]) for row in values]
+    return np.asarray([(s.mean, *(s.interval or (s.mean, s.mean))) for s in summaries]).T
+
+
+def _fit(axes: Any) -> None:
+    """The scale follows the lines: of two seeds the interval alone would squeeze everything else."""
+    drawn = [float(y) for line in axes.lines for y in line.get_ydata()]
+    shown = [y for y in drawn if np.isfinite(y)]
+    if shown:
+        low, high = min(shown), max(shown)
+        air = AIR * (high - low) or AIR * abs(high) or AIR
+        axes.set_ylim(low - air, high + air)
+
+
+def _style(axes: Any, end: int) -> None:
+    """Axes along training."""
+    style(axes)
+    axes.set_xlim(0, max(end, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=ROUND))
+    axes.margins(y=0.08)

@@ -1,0 +1,125 @@
+"""The README's tables that are no experiments of the paper: demo, data made here, agents, checkerboard."""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bfq.errors import BadInput
+from bfq.files import read_json
+from bfq.reports.statistics import summarise
+from bfq.reports.tables import escaped, markdown_lines, mean_text, number_text
+from bfq_paper.toy_methods import METHODS
+
+LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
+ROBOTS = ("halfcheetah", "hopper", "walker2d", "ant")
+SPEED = Path("benchmarks/agents_h200.json")
+
+
+def demo(root: Path) -> list[list[str]]:
+    """What `make demo` leaves behind: the data, behaviour cloning, BFQ."""
+    folder, units = root / "results/halfcheetah-mini", ("return", "normalized")
+    ours, cloned = (read_json(folder / name) for name in ("result.json", "bc.json"))
+    spent = f"{len(ours['members'])} seeds × {ours['protocol']['episodes']} episodes"
+    data = [number_text(ours["data"][f"{unit}_mean"], 1) for unit in units]
+    bc, bfq = (
+        [mean_text(summarise(run["scores"][unit]), unit) for unit in units]
+        for run in (cloned, ours)
+    )
+    return [
+        ["", escaped(f"return on {ours['task']}, {spent}, last checkpoint"), "normalised score"],
+        ["the data itself", *data],
+        ["behaviour cloning", *bc],
+        ["**BFQ**", *(f"**{score}**" for score in bfq)],
+    ]
+
+
+def made_here(root: Path) -> list[list[str]]:
+    """The mean return of an episode in data of each robot and level."""
+    rows = {
+        row["name"]: row["return_mean"]
+        for row in read_json(root / "results/data/local.json")["rows"]
+    }
+    means = [[rows[f"local/{robot}-{level}"] for level in LEVELS] for robot in ROBOTS]
+    lines = [[robot, *map(_whole, found)] for robot, found in zip(ROBOTS, means, strict=True)]
+    return [["", *LEVELS], *lines]
+
+
+def agents(root: Path) -> list[list[str]]:
+    """Every agent on two small tasks, best first on the smaller one, and the time of its update."""
+    speed = {
+        (row["agent"], row["members"]): row["microseconds_per_update"]
+        for row in read_json(root / SPEED)
+    }
+    tasks = ("mini", "medium")
+    runs = {task: _agents(root / f"results/agents/halfcheetah-{task}") for task in tasks}
+    ranked = sorted(runs["mini"], key=lambda name: -fmean(runs["mini"][name]["scores"]["return"]))
+    lines = [
+        [
+            f"[{name}](docs/agents/{name}.md)",
+            *(_spread(runs[task][name]["scores"]["return"]) for task in tasks),
+            *(_whole(speed[name, members]) for members in (1, 6)),
+        ]
+        for name in ranked
+    ]
+    data = [_whole(runs[task][ranked[0]]["data"]["return_mean"]) for task in tasks]
+    heads = [f"return, `local/halfcheetah-{task}`" for task in tasks]
+    return [
+        ["", *heads, "µs an update, 1 member", "6 members"],
+        *lines,
+        ["the data", *data, "", ""],
+    ]
+
+
+def checkerboard(root: Path) -> list[list[str]]:
+    """How near each method's samples come to the truth, by its number of steps."""
+    toy = read_json(root / "results/checkerboard/toy.json")
+    lines = [
+        [
+            METHODS[name].title,
+            escaped(steps),
+            number_text(row["energy_distance"], 4),
+            number_text(row["sliced_wasserstein2"], 4),
+            f"{number_text(100 * row['share_on_filled'], 1)}%",
+            f"{_whole(row['squares_covered'])} of 8",
+        ]
+        for name in METHODS
+        for steps, row in toy[name].items()
+    ]
+    return [
+        ["", "steps", "energy distance", "sliced W₂", "on filled squares", "squares covered"],
+        *lines,
+    ]
+
+
+TABLES: dict[str, Callable[[Path], list[list[str]]]] = {
+    "results/halfcheetah-mini": demo,
+    "results/data": made_here,
+    "results/agents": agents,
+    "results/checkerboard": checkerboard,
+}
+
+
+def table(root: Path, name: str) -> str:
+    """One of them as Markdown."""
+    try:
+        head, *lines = TABLES[name](root)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise BadInput(
+            f"a file behind the table {name} is damaged or missing: {error!r}."
+        ) from error
+    return "\n".join(markdown_lines(head, lines)) + "\n"
+
+
+def _agents(folder: Path) -> dict[str, Any]:
+    return {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+
+
+def _spread(values: list[float]) -> str:
+    """Without digits after the point: what one return differs from the next by is far more."""
+    told = summarise(values)
+    return f"{_whole(told.mean)} ± {_whole(told.std)}"
+
+
+def _whole(value: float) -> str:
+    return number_text(value, 0)

@@ -1,0 +1,203 @@
+"""The generative methods of the checkerboard: for each its loss, and how it samples in so many network calls.
+
+None sees a state: the observation has width 0. All have the network that BFQ has, which takes a point and two
+plain numbers; methods that know but one time give it twice.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.agents.learning import Step
+from bfq.diffusion import consistency as cm
+from bfq.diffusion.denoising import action_predictor, noise_loss
+from bfq.diffusion.schedules import SCHEDULES, Schedule
+from bfq.diffusion.solvers import SAMPLERS
+from bfq.flow.maps import TimeRule, bootstrap_loss, boundary_loss, one_step
+from bfq.flow.meanflow import meanflow_loss
+from bfq.flow.shortcut import jump, shortcut_losses
+from bfq.flow.solvers import euler
+from bfq.nets.velocity import Velocity
+
+HALVED = 0.5  # diffusion takes data to lie within ±1 and to have a deviation of ½: the board's are 1.7 and 1
+
+
+class Settings(NamedTuple):
+    """The same for all methods, as far as it concerns them. The paper does not say those marked "chosen".
+
+    They were chosen on seeds 100 and 101, which are not reported.
+    """
+
+    epochs: int = 100
+    batches: int = 40  # an epoch
+    batch_size: int = 2048  # fresh points, no finite data set
+    width: int = 64
+    depth: int = 3
+    activation: str = "mish"
+    learning_rate: float = 1e-2  # chosen; at 1e-3 neither FM nor BFQ is done after 4,000 updates
+    schedule: str = "cosine"  # chosen; at a constant rate FM depends on where it happens to stop
+    boundary_ratio: float = 0.5  # BFQ: λ
+    mixing: str = (
+        "split"  # BFQ, chosen; "both" puts a few more points on filled squares in twice the time
+    )
+    time_rule: str = "ordered"  # BFQ, chosen among the paper's three
+    noise_schedule: str = "cosine"  # DDPM, chosen; at 50 steps half as far from the board as "vp"
+    noise_times: int = 50  # DDPM: T; fewer steps visit some of them
+    scaled: bool = True  # consistency, chosen: CAC's weight 100/(t′ − t)
+    finest: int = (
+        64  # shortcut, chosen: its shortest step is 1/64; SORL's 1/8 is as coarse as 8 Euler steps
+    )
+    flow_ratio: float = 0.75  # MeanFlow, chosen: share of r = t
+    interval_rule: str = (
+        "uniform"  # MeanFlow, chosen; "logit_normal" has more points on filled squares
+    )
+    samples: int = 10_000  # of each method and seed, to look at
+
+
+Points = Float[Array, "n 2"]
+Loss = Callable[[Velocity, Points, PRNGKeyArray, Step, Settings], Float[Array, ""]]
+Sampler = Callable[[Velocity, Points, PRNGKeyArray, int, Settings], Points]
+
+
+class Method(NamedTuple):
+    """How a network learns the board and how it draws from it."""
+
+    title: str
+    loss: Loss  # (network, points, key, number of the update, settings)
+    sample: Sampler  # (network, noise, key for more of it, calls, settings)
+    steps: tuple[int, ...]  # network calls that are shown
+
+
+def unconditional(points: Points) -> Float[Array, "n 0"]:
+    """The observations of a task that has none."""
+    return jnp.zeros((len(points), 0))
+
+
+def flow_matching_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """E ‖v_θ(a_t, t, t) − (ε − a)‖²: the boundary loss with intervals of length 0."""
+    noise_key, time_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, points.shape)
+    t = jax.random.uniform(time_key, (len(points),))
+    return boundary_loss(velocity, points, noise, t, t, unconditional(points))
+
+
+def sample_flow(
+    velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
+) -> Points:
+    """Euler's method on v_θ(a_t, t, t)."""
+    return euler(lambda x, t: velocity(x, t, t, unconditional(x)), noise, steps)
+
+
+def flow_map_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """L_BC = (1 − λ) L_comp + λ L_bnd."""
+    ratio, mixing, times = settings.boundary_ratio, settings.mixing, TimeRule(settings.time_rule)
+    loss, _ = bootstrap_loss(velocity, points, unconditional(points), key, ratio, mixing, times)
+    return loss
+
+
+def average_velocity_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """MeanFlow's loss."""
+    ratio, rule = settings.flow_ratio, settings.interval_rule
+    return meanflow_loss(velocity, points, unconditional(points), key, ratio, rule)
+
+
+def sample_map(
+    velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
+) -> Points:
+    """π_θ(ε, 0, 1), one call, not clipped: the board is wider than [−1, 1]."""
+    return one_step(velocity, noise, unconditional(noise))
+
+
+def noise_predictor(velocity: Velocity, settings: Settings) -> tuple[cm.Consistency, Schedule]:
+    """ε̂(x, i), the network being told i/T, and the schedule it is trained on."""
+    times = settings.noise_times
+
+    def predict(x: Array, index: Array) -> Array:
+        return velocity(x, index / times, index / times, unconditional(x))
+
+    return predict, SCHEDULES[settings.noise_schedule](times)
+
+
+def denoising_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """E ‖ε̂ − ε‖² on the halved board."""
+    return noise_loss(*noise_predictor(velocity, settings), HALVED * points, key)
+
+
+def sample_denoising(
+    velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
+) -> Points:
+    """DDPM's draws from the posterior."""
+    predict, schedule = noise_predictor(velocity, settings)
+    halved = SAMPLERS["posterior"](action_predictor(predict, schedule), schedule, noise, key, steps)
+    return halved / HALVED
+
+
+def consistent(velocity: Velocity) -> cm.Consistency:
+    """f_θ(x, t); the network is told x at unit deviation and ¼ log t, both as its inventors have it."""
+
+    def net(x: Array, t: Array) -> Array:
+        code = 0.25 * jnp.log(t)
+        return velocity(x / jnp.sqrt(t**2 + HALVED**2)[..., None], code, code, unconditional(x))
+
+    return lambda x, t: cm.consistency(net, x, t)
+
+
+def consistency_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """The loss of consistency training on the halved board; the teacher is the network itself."""
+    noise_key, time_key = jax.random.split(key)
+    noise, f = jax.random.normal(noise_key, points.shape), consistent(velocity)
+    size = cm.grid_size(step, settings.epochs * settings.batches)
+    times = cm.neighbouring_times(time_key, len(points), size)
+    return cm.consistency_loss(f, f, HALVED * points, noise, *times, settings.scaled)
+
+
+def sample_consistency(
+    velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
+) -> Points:
+    """One call, or one more after noise again."""
+    return cm.multistep(consistent(velocity), noise, cm.sampling_times(steps), key) / HALVED
+
+
+def shortcut_field(velocity: Velocity) -> Velocity:
+    """v(x, t, k; s): the network is told t and k, and time runs from noise to the board."""
+    return lambda x, t, k, s: velocity(x, k, t, s)
+
+
+def shortcut_loss(
+    velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
+) -> Float[Array, ""]:
+    """L_flow + L_cons; the half steps are the network's own, without gradient."""
+    field, none = shortcut_field(velocity), unconditional(points)
+    flow, halves = shortcut_losses(field, field, points, none, key, settings.finest)
+    return flow + halves
+
+
+def sample_shortcut(
+    velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
+) -> Points:
+    """Steps of length 1/steps, of which the network is told."""
+    return jump(shortcut_field(velocity), noise, unconditional(noise), steps)
+
+
+METHODS: dict[str, Method] = {
+    "fm": Method("FM", flow_matching_loss, sample_flow, (1, 2, 5, 10)),
+    "ddpm": Method("DDPM", denoising_loss, sample_denoising, (5, 10, 50)),
+    "consistency": Method("Consistency", consistency_loss, sample_consistency, (1, 2)),
+    "shortcut": Method("Shortcut", shortcut_loss, sample_shortcut, (1, 8)),
+    "meanflow": Method("MeanFlow", average_velocity_loss, sample_map, (1,)),
+    "bfq": Method("BFQ", flow_map_loss, sample_map, (1,)),
+}
+PAPER = ("fm", "bfq")  # what the paper's figure shows
