@@ -93,7 +93,7 @@ SHARED_BY_AGENTS = {
 
 def test_an_agent_can_be_read_at_one_sitting():
     for path in (ROOT / "agents").glob("*.py"):
-        assert len(path.read_text().splitlines()) <= 250, path
+        assert len(path.read_text().splitlines()) <= 270, path
 
 
 def test_agents_do_not_know_each_other():
