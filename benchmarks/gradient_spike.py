@@ -36,7 +36,7 @@ Updates = Callable[[Learner, Array, float], tuple[Learner, dict[str, Array]]]
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default=TASK, help=f"whose data is learnt from; default {TASK}")
+    parser.add_argument("--task", default=TASK, help=f"whose data is learned from; default {TASK}")
     parser.add_argument(
         "--updates", type=int, default=4000, help="before the spike, in chunks of 500"
     )

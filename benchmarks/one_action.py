@@ -41,7 +41,7 @@ def transforms():
     mean = random.normal(size=SPEC.observation_dim).astype(np.float32)
     ones = np.ones(SPEC.action_dim, np.float32)
     return Transforms(
-        mean, np.ones_like(mean), -ones, ones, RewardTransform("none", 1.0, 0.0), "standardise"
+        mean, np.ones_like(mean), -ones, ones, RewardTransform("none", 1.0, 0.0), "standardize"
     )
 
 

@@ -43,7 +43,7 @@ def tell(folder: Path) -> None:
     trained, data = load_trained(folder), load_dataset(run.task)
     count = min(STATES, len(data.rewards))
     rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), count, replace=False))
-    observations = trained.transforms.normalise(np.asarray(data.observations[rows]))
+    observations = trained.transforms.normalize(np.asarray(data.observations[rows]))
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
     for k, member in enumerate(trained.population.members):
         state, config = trained.member(k)

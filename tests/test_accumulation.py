@@ -456,7 +456,9 @@ def test_data_of_several_kinds_in_a_row_is_told_at_the_cell(tmp_path):
     assert "62.0 on rerolled data" in text  # in the overview too
     assert ">62.0 on rerolled data<small>" in page
     assert re.search('<td[^>]*data-label="data"[^>]*>local data</td>', page)
-    assert text.count("learnt from different data") == page.count("learnt from different data") == 1
+    assert (
+        text.count("learned from different data") == page.count("learned from different data") == 1
+    )
     assert "rolled out here. halfcheetah-medium-v2: local" in text  # both sources above the table
     assert together(made) is None  # no row of one data that both have
     write(made, tmp_path / "results" / "main")
@@ -615,20 +617,20 @@ def test_protocols_say_whose_they_are():
     assert first.startswith(f"dql; bfq on {CHEETAH}: Each seed ran 50 episodes")
     assert second.startswith(f"bfq on {HOPPER}: Each seed")
     assert "of 7 candidates" in second
-    assert low == f"{CHEETAH}: A normalised score of 0 is a return of 0, 100 is 9 (x)."
-    assert high == f"{HOPPER}: A normalised score of 0 is a return of −1.5, 100 is 9 (x)."
+    assert low == f"{CHEETAH}: A normalized score of 0 is a return of 0, 100 is 9 (x)."
+    assert high == f"{HOPPER}: A normalized score of 0 is a return of −1.5, 100 is 9 (x)."
     alone, scale = protocols(outcome(cells[0]), told_runs(outcome(cells[0])))
     assert alone.startswith("Each seed")
-    assert scale.startswith("A normalised score")
+    assert scale.startswith("A normalized score")
 
 
 def test_data_that_methods_change_in_their_own_ways_says_whose_they_are():
     one, two = cell(CHEETAH, "bfq"), cell(CHEETAH, "iql")
-    one.provenance["transforms"] = {"observations": "standardise"}
+    one.provenance["transforms"] = {"observations": "standardize"}
     two.provenance["transforms"] = {"observations": "none"}
     page = page_of(outcome(one, two), [])
-    assert "iql: as they are; bfq: standardised" in page
-    assert "<td>standardised</td>" in page_of(outcome(one), [])
+    assert "iql: as they are; bfq: standardized" in page
+    assert "<td>standardized</td>" in page_of(outcome(one), [])
 
 
 # Drawn from result.json alone.

@@ -40,8 +40,8 @@ from bfq.training.population import (
 
 SPEC = Spec(4, 2)
 STEPS = 240
-SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "behaviour_depth": 1, "steps": STEPS,
-         "batch_size": 24, "critic_batch_size": 24, "policy_batch_size": 24, "behaviour_batch_size": 24,
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "behavior_depth": 1, "steps": STEPS,
+         "batch_size": 24, "critic_batch_size": 24, "policy_batch_size": 24, "behavior_batch_size": 24,
          "learning_rate": 1e-3, "flow_steps": 2, "sampling_steps": 3, "policy_target_start": 0}  # fmt: skip
 # Updates at which something happens: at all, at odd and even ones, and in each of several phases.
 MOMENTS = (0, 1, STEPS // 2, STEPS - 2)
@@ -206,19 +206,19 @@ def test_a_saved_and_loaded_run_goes_on_as_if_nothing_had_happened(name, tmp_pat
 
 
 def learners(state):
-    """Everything that an optimiser moves."""
+    """Everything that an optimizer moves."""
     found = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Learner))
     return [node for node in found if isinstance(node, Learner)]
 
 
 def onlines(state):
-    """Networks that learn: each learner's, and where one optimiser moves several, each of these."""
+    """Networks that learn: each learner's, and where one optimizer moves several, each of these."""
     several = [learner.params for learner in learners(state)]
     return several + [part for one in several if isinstance(one, tuple) for part in one]
 
 
 def followers(state):
-    """The networks that no optimiser moves, by name: targets and moving averages."""
+    """The networks that no optimizer moves, by name: targets and moving averages."""
     return {name: getattr(state, name) for name in state._fields if name not in ("step", "told")
             and not isinstance(getattr(state, name), Learner)}  # fmt: skip
 
@@ -256,8 +256,8 @@ def rate_between(old, new, online):
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_targets_only_follow_what_is_learnt(name):
-    """No optimiser touches them: each is its old self, mixed with a learner before or after its step."""
+def test_targets_only_follow_what_is_learned(name):
+    """No optimizer touches them: each is its old self, mixed with a learner before or after its step."""
     run = compiled(name)
     start, moved = shaken(run.start), set()
     for moment in MOMENTS:

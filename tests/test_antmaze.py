@@ -13,7 +13,7 @@ mujoco = pytest.importorskip("mujoco")
 
 from bfq.envs import antmaze  # noqa: E402
 from bfq.envs.maze_ant import FRAME_SKIP, Herd, as_maze_ant, flipped  # noqa: E402
-from bfq.envs.mazes import MAZES, centres  # noqa: E402
+from bfq.envs.mazes import MAZES, centers  # noqa: E402
 from bfq.envs.worlds import make_world  # noqa: E402
 from bfq.errors import BadInput  # noqa: E402
 from bfq.tasks import antmaze as making  # noqa: E402 - after the graphics are chosen
@@ -50,7 +50,7 @@ def test_a_small_maze_by_hand():
     maze = MAZES["umaze"]
     assert maze.distances((3, 1))[1].tolist() == [np.inf, 6.0, 5.0, 4.0, np.inf]
     assert maze.rooms.tolist() == [[1, 1], [1, 3], [3, 1], [3, 3]]  # ends and bends, no corridors
-    assert centres((3, 1)).tolist() == [0.0, 8.0]
+    assert centers((3, 1)).tolist() == [0.0, 8.0]
     assert maze.cells_at(np.array([[1.9, 6.1], [-1.9, -1.9], [2.1, 0.0], [99.0, -99.0]])).tolist() == [
         [3, 1], [1, 1], [1, 2], [0, 4],
     ]  # fmt: skip
@@ -65,12 +65,12 @@ def test_the_maps_are_those_of_ogbench(size):
     rng = np.random.default_rng(0)
     for _ in range(200):
         here, there = (
-            centres(maze.free[rng.integers(len(maze.free))]) + rng.uniform(-1.9, 1.9, 2)
+            centers(maze.free[rng.integers(len(maze.free))]) + rng.uniform(-1.9, 1.9, 2)
             for _ in "ab"
         )
         wanted, _ = world.get_oracle_subgoal(here, there)
         assert (
-            centres(maze.next_cells(maze.cells_at(here), maze.cells_at(there))).tolist()
+            centers(maze.next_cells(maze.cells_at(here), maze.cells_at(there))).tolist()
             == wanted.tolist()
         )
 
@@ -144,7 +144,7 @@ def test_the_walls_stand_where_the_map_says(name):
     assert len(boxes) == maze.walls.sum()
     for box in boxes:
         assert maze.walls[tuple(maze.cells_at(box.pos[:2]))]
-        assert box.pos[:2].tolist() == centres(maze.cells_at(box.pos[:2])).tolist()
+        assert box.pos[:2].tolist() == centers(maze.cells_at(box.pos[:2])).tolist()
         assert box.size.tolist() == [2.0, 2.0, 1.0]
         assert box.pos[2] == 1.0
         assert box.contype == box.conaffinity == 1
@@ -173,7 +173,7 @@ def test_episodes_begin_at_the_origin_with_a_goal_in_its_corner(name, cell):
     for seed in range(200):
         observation, info = world.reset(seed=seed)
         starts.append(observation)
-        goals.append(info["goal"] - centres(cell))
+        goals.append(info["goal"] - centers(cell))
     starts, goals = np.array(starts), np.array(goals)
     assert MAZES[name].marked("R").tolist() == [[1, 1]]
     assert starts.shape == (200, 29)
@@ -227,16 +227,14 @@ def test_the_picture_shows_the_goal_where_it_is():
     except Exception as error:  # noqa: BLE001 - whatever a machine without graphics trips over
         pytest.skip(f"no picture can be drawn here: {error}")
     assert picture.shape == (480, 640, 3)
-    colours = picture.astype(int)
-    row, column = np.argwhere(colours[..., 0] - colours[..., 1:].max(-1) > 100).mean(
-        0
-    )  # what is red
+    colors = picture.astype(int)
+    row, column = np.argwhere(colors[..., 0] - colors[..., 1:].max(-1) > 100).mean(0)  # what is red
     x, y = world.unwrapped.goal
-    metre = 480 / (
+    meter = 480 / (
         1.05 * 5 * 4
     )  # pixels, at the height of the walls; the floor is a little further away
-    assert abs((column - 320) / metre - (x - 4.0)) < 0.7  # the maze's middle is (4, 4)
-    assert abs((240 - row) / metre - (y - 4.0)) < 0.7
+    assert abs((column - 320) / meter - (x - 4.0)) < 0.7  # the maze's middle is (4, 4)
+    assert abs((240 - row) / meter - (y - 4.0)) < 0.7
     world.close()
 
 
@@ -314,7 +312,7 @@ def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
         cells[kind] = [
             set(map(tuple, maze.cells_at(places).tolist())) for places in (starts, goals)
         ]
-        offsets = goals - centres(maze.cells_at(goals))
+        offsets = goals - centers(maze.cells_at(goals))
         assert ((offsets >= 0.0) & (offsets <= 1.5)).all()
     assert cells["play"][1] <= chosen
     assert not cells["play"][0] & chosen
@@ -326,12 +324,12 @@ def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
 @pytest.mark.parametrize("recipe", ["d4rl", "ogbench"])
 def test_no_waypoint_lies_behind_a_wall(size, recipe):
     maze, rng = MAZES[size], np.random.default_rng(0)
-    # D4RL's starts, waypoints and goals all lie up and right of a cell's centre, where its planner is right.
+    # D4RL's starts, waypoints and goals all lie up and right of a cell's center, where its planner is right.
     lowest = 0.0 if recipe == "d4rl" else -1.99
     guide = (
         making._guide(maze, rng) if recipe == "d4rl" else navigate._guide(maze, "antmaze", 0.5, rng)
     )
-    places, goals = centres(maze.free[rng.integers(len(maze.free), size=(2, 500))])
+    places, goals = centers(maze.free[rng.integers(len(maze.free), size=(2, 500))])
     places = places + rng.uniform(lowest, 1.99, (500, 2))
     goals = antmaze.draw_goals(goals, rng)
     ways = guide.waypoints(places, goals) - places
@@ -345,7 +343,7 @@ def test_an_ant_turns_where_d4rls_planner_turned():
     guide = making._guide(maze, rng)
     for y, cell in ((18.5, (6, 6)), (19.9, (6, 6)), (20.1, (6, 5))):
         (way,) = guide.waypoints(np.array([[20.5, y]]), goal)
-        offset = way - centres(cell)
+        offset = way - centers(cell)
         assert ((offset >= 0.0) & (offset <= 1.0)).all()
 
 
@@ -389,7 +387,7 @@ def test_a_point_that_reaches_its_goal_is_given_another():
     assert (changed[inside] == reached[inside]).all()
     rooms = set(map(tuple, maze.rooms.tolist()))
     assert set(map(tuple, maze.cells_at(goals).tolist())) <= rooms
-    assert (np.abs(goals - centres(maze.cells_at(goals))) <= 1.0).all()
+    assert (np.abs(goals - centers(maze.cells_at(goals))) <= 1.0).all()
 
 
 def test_rewards_are_of_the_state_before_the_step():
@@ -397,7 +395,7 @@ def test_rewards_are_of_the_state_before_the_step():
     log = NavigateBlock("pointmaze-medium", episodes=8, steps=400)(0, 1)
     there = (
         np.linalg.norm(log.observations - (20.0, 20.0), axis=1) <= 1.0
-    )  # the goal of task 1, a metre around
+    )  # the goal of task 1, a meter around
     assert 0 < there.sum() < len(log)
     assert (log.rewards == there - 1.0).all()
     assert (log.masks == 1.0 - there).all()

@@ -51,7 +51,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, (
-                f"{path} imports a neighbour by dots, and so by another name than all do"
+                f"{path} imports a neighbor by dots, and so by another name than all do"
             )
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found

@@ -61,8 +61,8 @@ def test_ten_times_the_critics_leave_the_actors_gradient_unchanged(how):
 
 
 def test_squares_summed_and_q_as_it_is_are_the_mean_ones_in_other_units():
-    """Divided by an action's dimensions, the loss is that of normalised guidance with η E|Q| / dimensions."""
-    config, state, batch = setup(guidance="unnormalised", squares="sum", eta=0.3)
+    """Divided by an action's dimensions, the loss is that of normalized guidance with η E|Q| / dimensions."""
+    config, state, batch = setup(guidance="unnormalized", squares="sum", eta=0.3)
     critics, key = state.critics.params, jax.random.key(2)
     noise = jax.random.normal(jax.random.split(key, 3)[1], batch.actions.shape)
     actions = jnp.clip(one_step(state.policy.params, noise, batch.observations), -1.0, 1.0)

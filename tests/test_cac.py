@@ -18,7 +18,7 @@ from bfq.diffusion.consistency import (
     grid_size,
     karras_time,
     multistep,
-    neighbouring_times,
+    neighboring_times,
     sampling_times,
 )
 from bfq.training.population import Member, Program, initial_states, pack, populate
@@ -56,8 +56,8 @@ def test_the_curriculum_is_the_formula_from_2_to_150(updates):
     assert (found[0], found[-1]) == (2, 150)
 
 
-def test_neighbours_are_neighbours_and_all_are_drawn():
-    earlier, later = map(np.asarray, neighbouring_times(jax.random.key(0), 500, jnp.int32(4)))
+def test_neighbors_are_neighbors_and_all_are_drawn():
+    earlier, later = map(np.asarray, neighboring_times(jax.random.key(0), 500, jnp.int32(4)))
     grid = np.asarray(karras_time(jnp.arange(4), 4))
     pairs = {
         (np.abs(grid - a).argmin(), np.abs(grid - b).argmin())
@@ -74,7 +74,7 @@ def test_the_exact_function_of_a_point_has_no_loss():
         return c + (0.002 / t)[:, None] * (x - c)
 
     noise, action = jax.random.normal(jax.random.key(0), (n, 2)), jnp.tile(c, (n, 1))
-    times = neighbouring_times(jax.random.key(1), n, 10)
+    times = neighboring_times(jax.random.key(1), n, 10)
     assert float(consistency_loss(exact, exact, action, noise, *times, scaled=False)) < 1e-10
 
     def wrong(x, t):

@@ -63,7 +63,7 @@ def test_train_shows_a_table_and_writes_a_report(finished, capsys, monkeypatch):
     shown = capsys.readouterr().out
     for words in (
         "pendulum-mixed",
-        "Behaviour cloning",
+        "Behavior cloning",
         "Bootstrapped Flow Q-Learning",
         "eta=0.5",
         "eta=1",

@@ -158,7 +158,7 @@ def test_states_that_stand_still_are_left_out():
 
 @genuine
 def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
-    # The ant of this file jumps 25 metres from row 1000 to row 1001, but the time-out is flagged in row 998.
+    # The ant of this file jumps 25 meters from row 1000 to row 1001, but the time-out is flagged in row 998.
     dataset = d4rl.read(FILES / "antmaze-large-diverse-v0.hdf5")
     step = np.linalg.norm(dataset.next_observations[:, :2] - dataset.observations[:, :2], axis=1)
     assert np.flatnonzero(step > 1).tolist() == [999]  # row 1000 of the file, one row up
@@ -170,7 +170,7 @@ def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
 
 @genuine
 @each_file
-def test_a_genuine_file_is_recognised_and_named_by_its_task(stem):
+def test_a_genuine_file_is_recognized_and_named_by_its_task(stem):
     assert d4rl.is_d4rl(FILES / f"{stem}.hdf5")
     assert d4rl.read(FILES / f"{stem}.hdf5").name == stem.replace("_", "-")
 

@@ -172,13 +172,13 @@ def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):
         load_dataset("pendulum-mix")
 
 
-def test_observations_are_standardised_and_constant_columns_survive():
+def test_observations_are_standardized_and_constant_columns_survive():
     given = columns(
         1000,
         observations=np.c_[np.full(1000, 7.0), np.random.default_rng(1).normal(5, 3, (1000, 2))],
     )
     data = bfq.from_arrays(**given)
-    arrays = apply(fit(data, "standardise"), data)
+    arrays = apply(fit(data, "standardize"), data)
     np.testing.assert_allclose(arrays["observations"].mean(0), 0.0, atol=1e-4)
     np.testing.assert_allclose(arrays["observations"].std(0), [0.0, 1.0, 1.0], atol=1e-4)
     np.testing.assert_array_equal(apply(fit(data, "none"), data)["observations"], data.observations)
@@ -189,7 +189,7 @@ def test_a_column_that_varies_by_a_rounding_alone_is_not_blown_up():
     data = bfq.from_arrays(
         **columns(1000, observations=np.c_[varying, np.linspace(-1, 1, 1000), varying])
     )
-    assert fit(data, "standardise").observation_std[0] == 1.0
+    assert fit(data, "standardize").observation_std[0] == 1.0
 
 
 def test_reward_transforms():
@@ -199,7 +199,7 @@ def test_reward_transforms():
     np.testing.assert_allclose(
         fit(data, reward="cql_antmaze").reward(np.float32([0, 1])), [-2.0, 2.0]
     )
-    scaled = fit(data, reward="standardise").reward(data.rewards)
+    scaled = fit(data, reward="standardize").reward(data.rewards)
     np.testing.assert_allclose([scaled.mean(), scaled.std()], [0.0, 1.0], atol=1e-6)
     with pytest.raises(BadInput, match="reward transform"):
         fit(data, reward="return_rang")
@@ -261,7 +261,7 @@ def test_apply_transforms_every_column():
     data = bfq.from_arrays(
         **columns(50, actions=np.full((50, 2), 2.0)), action_low=-4, action_high=4
     )
-    transforms = fit(data, "standardise", "minus_one")
+    transforms = fit(data, "standardize", "minus_one")
     arrays = apply(transforms, data)
     mean, std = data.observations.mean(0), data.observations.std(0)
     np.testing.assert_allclose(arrays["observations"], (data.observations - mean) / std, atol=1e-5)

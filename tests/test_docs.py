@@ -123,7 +123,7 @@ def test_values_on_a_task_have_sources_in_every_section(capsys):
         (("config", "discount"), 0.99, "card"),
         (("config", "width"), 256, "default of bfq.agents.bfq"),
         (("data", "reward"), "return_range", "card"),
-        (("data", "observations"), "standardise", "CleanDiffuser"),
+        (("data", "observations"), "standardize", "CleanDiffuser"),
         (("evaluation", "softmax_weight"), 50.0, "CleanDiffuser"),
         (("evaluation", "episodes"), 50, "card"),
         (("evaluation", "seed"), 10_000, "default of bfq.evaluation"),

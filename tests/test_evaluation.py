@@ -26,7 +26,7 @@ class FakePopulation:
             raise AssertionError("replaced below")
 
 
-def test_policies_see_normalised_observations_and_act_in_the_worlds_units(monkeypatch):
+def test_policies_see_normalized_observations_and_act_in_the_worlds_units(monkeypatch):
     data = bfq.from_arrays(
         observations=np.random.default_rng(0).normal(5.0, 2.0, (100, 3)),
         actions=np.zeros((100, 1)), rewards=np.zeros(100), timeouts=np.arange(100) == 99,
@@ -69,7 +69,7 @@ def test_rollout_sums_untransformed_rewards_and_starts_alike():
     np.testing.assert_allclose(returns[0, 1], expected, rtol=1e-6)
 
 
-def test_scores_are_normalised_only_with_a_reference():
+def test_scores_are_normalized_only_with_a_reference():
     returns = np.array([[-280.178953, -280.178953], [12135.0, 12135.0]])
     reference = Reference(-280.178953, 12135.0, "D4RL halfcheetah")
     episodes = Episodes(returns, np.full((2, 2), np.nan))

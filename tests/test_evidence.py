@@ -54,7 +54,7 @@ def cell(row, column, values):
         "precision": "bfloat16",
     }
     state = "failed" if None in values else "done"
-    unit = UNIT if row == MAZE else "normalised score"
+    unit = UNIT if row == MAZE else "normalized score"
     return Cell(row, column, state, "", unit, (first, second), kept)
 
 

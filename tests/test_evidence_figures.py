@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
 from bfq.reports.ablation_figure import draw_settings, draw_sweeps, settings_figure, sweep_figure
-from bfq.reports.drawing import COLOURS, INK
-from bfq.reports.legend import Legend, balanced, method_colours
+from bfq.reports.drawing import COLORS, INK
+from bfq.reports.legend import Legend, balanced, method_colors
 from bfq.reports.statistics import performance_profile
 from bfq_paper.frequency_figure import Point, draw_frequencies, frequency_figure
 from bfq_paper.profile_figure import draw_profiles, profile_figure
@@ -97,7 +97,7 @@ def test_profiles_are_those_of_the_statistics():
         thresholds, share = line.get_data()
         profile = performance_profile(own, thresholds)
         assert np.array_equal(share, profile.share)
-        assert line.get_color() == method_colours(given)[name]
+        assert line.get_color() == method_colors(given)[name]
         corners = band.get_paths()[0].vertices
         assert (corners[:, 1].min(), corners[:, 1].max()) == (
             profile.band[0].min(),
@@ -138,7 +138,7 @@ def test_scores_below_zero_and_all_alike_are_drawn():
 # The round of tasks.
 
 
-def test_the_radar_normalises_by_the_best_of_all_that_is_drawn():
+def test_the_radar_normalizes_by_the_best_of_all_that_is_drawn():
     ours = {"BFQ": {"a": 50.0, "b": 20.0, "c": -4.0}, "FQL": {"a": 25.0, "b": 10.0, "c": 8.0}}
     figure = draw_radar(ours, "Radar", "return", paper={"FQL": {"a": 30.0, "b": 40.0, "c": 2.0}})
     bfq, fql, printed = figure.axes[0].lines
@@ -196,7 +196,7 @@ def test_points_stand_at_their_frequency_and_score():
     assert drawn["DQL"][1] == []  # nothing is known of its spread
     assert drawn["BFQ, the paper's"][1] == [[[2000.0, 81.0], [2000.0, 83.0]]]
     assert drawn["BFQ, the paper's"][0].get_markerfacecolor() == "white"
-    assert dot.get_markerfacecolor() == COLOURS[0]
+    assert dot.get_markerfacecolor() == COLORS[0]
     (pair,) = (line for line in axes.lines if line.get_label() == "BFQ, both")
     assert np.transpose(pair.get_data()).tolist() == [[9000.0, 80.0], [2000.0, 82.0]]
     assert {"BFQ", "DQL", "SRPO"} <= {text.get_text() for text in axes.texts}  # each once
@@ -341,11 +341,11 @@ def paper_of(several):
 
 
 FULL = {
-    "profiles": lambda: draw_profiles(scores(), "Profiles", "normalised score"),
+    "profiles": lambda: draw_profiles(scores(), "Profiles", "normalized score"),
     "radar": lambda: draw_radar(
         means(scores()), "Radar", "score", paper_of(means(scores(METHODS[:3])))
     ),
-    "small radar": lambda: draw_radar(means(scores(tasks=TASKS[:3])), "Radar", "normalised score"),
+    "small radar": lambda: draw_radar(means(scores(tasks=TASKS[:3])), "Radar", "normalized score"),
     "sweeps": lambda: draw_sweeps(
         {task: sweep((0, 0.001, 0.01, 0.1, 1)) for task in TASKS[:6]}, "Sweep", "λ", "score"
     ),
@@ -375,11 +375,11 @@ def test_pictures_are_png_and_repeat():
     assert sweep_figure({}, "Sweep", "λ") is settings_figure({}, "Part") is None
 
 
-def test_a_given_colour_stays_so_that_figures_agree():
-    colours = method_colours(("BFQ", "FQL", "IQL"))
-    assert method_colours(("IQL", "new"), colours) == {"IQL": COLOURS[2], "new": COLOURS[1]}
-    (axes,) = draw_profiles(scores(("IQL",)), "Profiles", "score", {"IQL": colours["IQL"]}).axes
-    assert axes.lines[0].get_color() == COLOURS[2]
+def test_a_given_color_stays_so_that_figures_agree():
+    colors = method_colors(("BFQ", "FQL", "IQL"))
+    assert method_colors(("IQL", "new"), colors) == {"IQL": COLORS[2], "new": COLORS[1]}
+    (axes,) = draw_profiles(scores(("IQL",)), "Profiles", "score", {"IQL": colors["IQL"]}).axes
+    assert axes.lines[0].get_color() == COLORS[2]
 
 
 def test_names_fill_rows_evenly():

@@ -32,7 +32,7 @@ from bfq.training.checkpoint import save_checkpoint
 from bfq.training.population import initial_states
 
 SPEC = Spec(5, 3)
-SMALL = {"width": 20, "critic_width": 8, "depth": 2, "critic_depth": 1, "behaviour_depth": 1}
+SMALL = {"width": 20, "critic_width": 8, "depth": 2, "critic_depth": 1, "behavior_depth": 1}
 CASES = {
     "bfq": {},
     "bfq raw_time": {"architecture": "raw_time"},
@@ -59,7 +59,7 @@ def transforms():
     low = np.array([-2.0, 0.0, 5.0], np.float32)
     reward = RewardTransform("none", 1.0, 0.0)
     return Transforms(
-        mean, np.abs(std) + 0.1, low, low + np.float32([0.7, 3.0, 1.1]), reward, "standardise"
+        mean, np.abs(std) + 0.1, low, low + np.float32([0.7, 3.0, 1.1]), reward, "standardize"
     )
 
 
@@ -99,7 +99,7 @@ def planned(case, temperature=0.7):
     key = jax.random.key(7)
     acting = Acting(temperature=temperature)
     actions = agent.act(
-        state, jnp.asarray(transforms().normalise(observations)), key, config, acting
+        state, jnp.asarray(transforms().normalize(observations)), key, config, acting
     )
     noise = np.asarray(export.noise_of(key, 40, plan.noise_dim))
     return plan, which, observations, noise, transforms().from_unit(np.asarray(actions))

@@ -46,7 +46,7 @@ def exact_velocity(x, t):
 
 
 class ExactNet:
-    """The average velocity of the exact map, as a network that had learnt it perfectly."""
+    """The average velocity of the exact map, as a network that had learned it perfectly."""
 
     action_dim = 2
 
@@ -85,7 +85,7 @@ def test_exact_map_composes_and_moves_with_the_velocity():
     np.testing.assert_allclose(slope, exact_velocity(x, t), atol=2e-2)
 
 
-def test_exact_velocity_minimises_the_boundary_loss():
+def test_exact_velocity_minimizes_the_boundary_loss():
     # E[ε − a | a_t] regressed from samples at a fixed t is the closed form.
     action, noise, *_ = draws(200_000)
     t = jnp.full(len(action), 0.6)

@@ -67,11 +67,11 @@ def test_the_critics_loss_is_the_mean_over_critics_too():
     assert values.critic_loss(q, y) == (1 + 4 + 9 + 16) / 2
 
 
-def test_improvement_is_the_mean_value_and_normalised_it_has_no_scale():
+def test_improvement_is_the_mean_value_and_normalized_it_has_no_scale():
     q = jnp.array([[1.0, -5.0], [3.0, -1.0]])
-    np.testing.assert_allclose(values.improvement(q, normalised=False), -0.5)
-    np.testing.assert_allclose(values.improvement(q, normalised=True), -0.5 / 2.5, rtol=1e-5)
-    gradient = jax.grad(partial(values.improvement, normalised=True))
+    np.testing.assert_allclose(values.improvement(q, normalized=False), -0.5)
+    np.testing.assert_allclose(values.improvement(q, normalized=True), -0.5 / 2.5, rtol=1e-5)
+    gradient = jax.grad(partial(values.improvement, normalized=True))
     np.testing.assert_allclose(gradient(q), 0.25 / 2.5, rtol=1e-5)  # the size itself carries none
 
 
@@ -130,9 +130,9 @@ def test_distillation_follows_the_flow_from_the_same_noise_and_does_not_teach_it
 
 
 @pytest.mark.parametrize("module", [fql, fbrac], ids=lambda m: m.AGENT.name)
-@pytest.mark.parametrize("normalised", [True, False])
-def test_only_normalised_the_policy_ignores_the_scale_of_q(module, normalised):
-    state, config = begun(module, alpha=0.0, normalise_q=normalised)
+@pytest.mark.parametrize("normalized", [True, False])
+def test_only_normalized_the_policy_ignores_the_scale_of_q(module, normalized):
+    state, config = begun(module, alpha=0.0, normalize_q=normalized)
     networks = state.networks.params
 
     @jax.jit
@@ -149,7 +149,7 @@ def test_only_normalised_the_policy_ignores_the_scale_of_q(module, normalised):
 
     once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
     assert float(jnp.abs(once).max()) > 1e-3
-    np.testing.assert_allclose(tenfold, once if normalised else 10 * once, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(tenfold, once if normalized else 10 * once, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("module", [fql, fbrac], ids=lambda m: m.AGENT.name)
@@ -176,7 +176,7 @@ def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values(module):
 
 def test_fbrac_differentiates_through_all_its_steps():
     """Against central differences, along a random direction; one that stops at the last step is far off."""
-    state, config = begun(fbrac, alpha=0.0, normalise_q=False, flow_steps=5, critic="plain")
+    state, config = begun(fbrac, alpha=0.0, normalize_q=False, flow_steps=5, critic="plain")
     networks = state.networks.params
 
     @jax.jit

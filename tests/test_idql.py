@@ -105,7 +105,7 @@ def test_an_update_is_what_the_equations_say(changes):
         for a, b, c in zip(*map(jax.tree.leaves, (target, online, new)), strict=True):
             np.testing.assert_allclose(c, (1 - rate) * a + rate * b, rtol=1e-4, atol=1e-6)
 
-    # the next update is the behaviour's alone, and the critics' last words are repeated
+    # the next update is the behavior's alone, and the critics' last words are repeated
     second, again = jax.jit(AGENT.update)(after, batch, jax.random.key(8), config)
     for name in ("value", "critics", "critics_target"):
         for a, b in zip(
@@ -115,7 +115,7 @@ def test_an_update_is_what_the_equations_say(changes):
     assert again["critic_loss"] == told["critic_loss"]
     assert again["bc_loss"] != told["bc_loss"]
 
-    # at the end the behaviour stands still; the critics' cosine, counting their own steps, is half way
+    # at the end the behavior stands still; the critics' cosine, counting their own steps, is half way
     end = state._replace(step=jnp.int32(config.steps))
     last, _ = jax.jit(AGENT.update)(end, batch, jax.random.key(9), config)
     for a, b in zip(*map(jax.tree.leaves, (end.policy.params, last.policy.params)), strict=True):

@@ -211,7 +211,7 @@ def test_histograms_count_every_row_once() -> None:
     np.testing.assert_array_equal(counts, [[2, 2], [1, 3]])
 
 
-def test_histograms_of_whole_numbers_favour_no_bin() -> None:
+def test_histograms_of_whole_numbers_favor_no_bin() -> None:
     made = whole_histogram(np.arange(1, 101))
     assert made["counts"] == [3] * 33 + [1]
     assert made["edges"][:2] == [0.5, 3.5]

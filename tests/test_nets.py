@@ -58,7 +58,7 @@ def test_layer_norm_and_its_gradient_are_the_same_by_sums_and_by_products():
     )
 
 
-def test_initialisers_have_the_stated_spread():
+def test_initializers_have_the_stated_spread():
     weight, bias = torch_uniform(KEY, 100, 4000)
     assert float(jnp.abs(weight).max()) <= 0.1
     assert float(jnp.abs(bias).max()) <= 0.1

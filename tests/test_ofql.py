@@ -17,7 +17,7 @@ from bfq.training.population import Member, Program, initial_states, pack, popul
 AGENT = module.AGENT
 SPEC = Spec(3, 2)
 SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32}
-MEAN, STD = jnp.array([0.3, -0.5]), 0.4  # of a Gaussian behaviour
+MEAN, STD = jnp.array([0.3, -0.5]), 0.4  # of a Gaussian behavior
 
 
 def network(scale=3):

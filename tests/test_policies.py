@@ -30,7 +30,7 @@ def test_log_prob_is_that_of_a_gaussian(unit_std, tanh_mean):
     assert (float(jnp.abs(policy(S)).max()) <= 1.0) or not tanh_mean
 
 
-def test_a_learnt_std_stays_within_its_bounds_and_a_unit_one_is_no_parameter():
+def test_a_learned_std_stays_within_its_bounds_and_a_unit_one_is_no_parameter():
     policy = eqx.tree_at(lambda p: p.log_std, Gaussian(net("iql")), jnp.array([-9.0, 9.0]))
     expected = stats.norm.logpdf(0.0, policy(S), np.exp([-5.0, 2.0])).sum(-1)
     np.testing.assert_allclose(policy.log_prob(S, jnp.zeros((50, 2))), expected, rtol=1e-4)
@@ -44,8 +44,8 @@ def test_a_deterministic_policy_is_bounded_and_its_smoothing_too():
     shift = policy.smoothed(S, jax.random.key(3), 0.2, 0.5) - policy(S)
     assert float(jnp.abs(shift).max()) <= 0.5 + 1e-6
     many = jnp.zeros((20_000, 3))
-    centre = policy(many[:1])[0]
-    small = policy.smoothed(many, jax.random.key(3), 0.01, 0.5) - centre
+    center = policy(many[:1])[0]
+    small = policy.smoothed(many, jax.random.key(3), 0.01, 0.5) - center
     np.testing.assert_allclose(small.std(0), 0.01, rtol=0.05)
     wide = policy.smoothed(100.0 * S, jax.random.key(3), 5.0, 4.0)
     assert float(jnp.abs(wide).max()) == 1.0

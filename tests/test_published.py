@@ -209,7 +209,7 @@ def test_units_are_those_of_the_tasks():
         for row in found.rows():
             in_per_cent = found.unit_of(row, "bfq") == "success rate (%)"
             assert in_per_cent == (get_task(row).family == "ogbench"), row
-    assert table("ogbench").unit_of("Average (Adroit)", "bfq") == "normalised score"
+    assert table("ogbench").unit_of("Average (Adroit)", "bfq") == "normalized score"
     assert table("efficiency").unit_of("bfq-1", "frequency") == "Hz"
     assert table("efficiency").unit_of("bfq-1", "training time") == "hours"
 

@@ -9,7 +9,7 @@ import pytest
 
 from bfq.agents import agent_names
 from bfq.errors import BadInput
-from bfq.reports.statistics import summarise
+from bfq.reports.statistics import summarize
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.readme import BLOCK, block, rewritten
 from bfq_paper.shown.front import front_page
@@ -72,7 +72,7 @@ def test_the_checkerboard_table_and_its_promise():
 
 
 def test_the_table_of_agents():
-    """Every agent has its row, and every one with a value beats Gaussian behaviour cloning on the default."""
+    """Every agent has its row, and every one with a value beats Gaussian behavior cloning on the default."""
     speed = {
         (row["agent"], row["members"]): row["microseconds_per_update"]
         for row in json.loads((ROOT / "benchmarks" / "agents_h200.json").read_text())
@@ -112,8 +112,8 @@ def test_a_table_of_another_device_has_a_folder_between_and_says_so():
 
 
 def test_a_deviation_has_as_many_decimals_as_its_mean_and_a_difference_as_the_paper():
-    assert spread(summarise([4.4, 5.3, 5.4]), "hours") == "5.0 ± 0.6"
-    assert spread(summarise([0.059, 0.060, 0.061]), "hours") == "0.060 ± 0.001"
+    assert spread(summarize([4.4, 5.3, 5.4]), "hours") == "5.0 ± 0.6"
+    assert spread(summarize([0.059, 0.060, 0.061]), "hours") == "0.060 ± 0.001"
     assert (signed(-0.558, "hours"), signed(0.0123, "energy distance")) == ("−0.6", "+0.0123")
 
 

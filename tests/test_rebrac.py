@@ -1,4 +1,4 @@
-"""ReBRAC: its penalised target, its two orders of steps, and the values it finds."""
+"""ReBRAC: its penalized target, its two orders of steps, and the values it finds."""
 
 from functools import cache
 
@@ -91,18 +91,18 @@ def test_the_critics_loss_is_the_written_one(joint):
     np.testing.assert_allclose(loss, each.mean() if joint else each.sum(), rtol=1e-5)
 
 
-def test_an_unknown_next_action_is_not_penalised():
+def test_an_unknown_next_action_is_not_penalized():
     state, config = made(critic_penalty=10.0)
     wild = batch()._replace(
         next_known=jnp.zeros(32), next_actions=jnp.full((32, 2), jnp.float32(1e3))
     )
     key = jax.random.key(0)
-    unpenalised = rebrac.critic_loss(
+    unpenalized = rebrac.critic_loss(
         state.critics.params, state, wild, key, made(critic_penalty=0.0)[1]
     )[0]
     np.testing.assert_allclose(
         rebrac.critic_loss(state.critics.params, state, wild, key, config)[0],
-        unpenalised,
+        unpenalized,
         rtol=1e-6,
     )
     with pytest.raises(BadInput, match="logged after"):
@@ -199,7 +199,7 @@ def test_critics_may_have_their_own_rate():
     np.testing.assert_allclose(moved, 0.01, rtol=1e-3)
 
 
-def test_the_penalised_value_of_a_small_mdp():
+def test_the_penalized_value_of_a_small_mdp():
     """s₀ leads to s₁ whatever is done; s₁ pays 1 − a² and ends. Actions −½, 0, ½ are in the data.
 
     With strong imitation π(s₁) = 0, so Q(s₀, ·) = γ (1 − α₂ E(0 − a′)²) with E a′² = 1/6.

@@ -27,7 +27,7 @@ from bfq.reports.runs import Run, read_run
 from bfq.reports.score_figure import _limits, _name, _shortened, score_figure, score_words
 from bfq.reports.standing_tables import markdown_comparison, rich_standings
 from bfq.reports.standings import compares, standings
-from bfq.reports.statistics import interquartile_mean, stratified_bootstrap, summarise, wilson
+from bfq.reports.statistics import interquartile_mean, stratified_bootstrap, summarize, wilson
 from bfq.reports.tables import (
     aggregates,
     comparison,
@@ -75,7 +75,7 @@ def result(members: list[dict[str, Any]], scores: Any, **changes: Any) -> dict[s
             "normalized_mean": 42.0,
         },
         "transforms": {
-            "observations": "standardised",
+            "observations": "standardized",
             "reward": {"name": "none", "scale": 1.0, "shift": 0.0},
         },
         "reference": {
@@ -156,7 +156,7 @@ def make_run(tmp_path: Path) -> Write:
             told = result(
                 [{"seed": seed, "overrides": {}} for seed in range(len(base))],
                 scored(base, with_reference),
-                **{**changes, "agent": "bc", "title": "Behaviour cloning", "train_seconds": 21.0},
+                **{**changes, "agent": "bc", "title": "Behavior cloning", "train_seconds": 21.0},
             )
             write(folder / "baselines" / "bc", told, rows(len(base), base, with_reference))
         return folder
@@ -213,7 +213,7 @@ def shown(folder: Path, width: int = 80) -> str:
 
 def test_summary_is_scipys_student_interval() -> None:
     values = [3.0, 5.5, 4.25, 9.0]
-    summary = summarise(values)
+    summary = summarize(values)
     expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
     assert (summary.mean, summary.n) == (np.mean(values), 4)
     assert summary.std == pytest.approx(np.std(values, ddof=1))
@@ -221,13 +221,13 @@ def test_summary_is_scipys_student_interval() -> None:
 
 
 def test_one_seed_has_no_interval() -> None:
-    summary = summarise([3.0])
+    summary = summarize([3.0])
     assert (summary.mean, summary.std, summary.n, summary.interval) == (3.0, 0.0, 1, None)
 
 
 def test_no_values_are_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
-        summarise([])
+        summarize([])
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 7, 8, 30])
@@ -473,12 +473,12 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     assert (
         in_words("normalized", [counting, plain])
         == in_words("normalized", [plain])
-        == "normalised score"
+        == "normalized score"
     )
     assert in_words("return", [counting]) == "return"
     page = checked(report_page([counting])).text
     assert "share of episodes that succeed" in page
-    assert "normalised score of 0" not in page
+    assert "normalized score of 0" not in page
     assert "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)." in page
     assert "Wilson" not in checked(report_page([plain])).text
     sweep = read_run(
@@ -488,13 +488,13 @@ def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None
     )
     assert "With eta=0.1, 38 of 40 episodes succeeded" in protocol(sweep)
     assert "With eta=1.1, 26 of 40 episodes succeeded" in protocol(sweep)
-    assert "A normalised score of 0 is a return of" in checked(report_page([plain])).text
+    assert "A normalized score of 0 is a return of" in checked(report_page([plain])).text
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ("standardise", "standardised"),
+        ("standardize", "standardized"),
         ("none", "as they are"),
         ("another", "another"),
         ({"name": "none", "scale": 1.0, "shift": 0.0}, "as it is"),
@@ -565,7 +565,7 @@ def test_methods_are_aggregated_over_tasks(make_run: Write) -> None:
     runs = [read_run(one), read_run(two)]
     methods = aggregates(runs)
     assert [(each.name, each.tasks) for each in methods] == [
-        ("Behaviour cloning", 2),
+        ("Behavior cloning", 2),
         ("Bootstrapped Flow Q-Learning", 2),
     ]
     assert all(each.interval.low < each.mean < each.interval.high for each in methods)
@@ -629,13 +629,13 @@ def test_shared_baselines_stand_once_and_namesakes_are_told_apart(make_run: Writ
     (table,) = standings([one, two])
     assert len(table.data) == 1
     assert sorted(method.name for method in table.methods) == [
-        "Behaviour cloning one",
-        "Behaviour cloning two",
+        "Behavior cloning one",
+        "Behavior cloning two",
         "Bootstrapped Flow Q-Learning one",
         "Bootstrapped Flow Q-Learning two",
     ]
     (table,) = standings([one, read_run(make_run("again", agent="other", title="Other"))])
-    assert [method.name for method in table.methods].count("Behaviour cloning") == 1
+    assert [method.name for method in table.methods].count("Behavior cloning") == 1
 
 
 def test_one_method_without_a_norm_orders_all_by_return(make_run: Write) -> None:
@@ -694,7 +694,7 @@ def test_runs_that_differ_in_the_agent_share_a_panel(make_run: Write) -> None:
     assert joined(runs)
     assert panel.crowded
     assert [curve.name for curve in panel.curves[-2:]] == ["Method number 6", "Method number 7"]
-    assert len({curve.colour for curve in panel.curves}) == 8
+    assert len({curve.color for curve in panel.curves}) == 8
     assert (learning_curves(*runs) or b"").startswith(PNG)
     assert (score_figure(runs) or b"").startswith(PNG)
 
@@ -780,14 +780,14 @@ def test_a_method_has_one_style_of_name_in_a_figure(make_run: Write) -> None:
     runs = [
         read_run(make_run(name, values, with_baseline=False)) for name, values in scores.items()
     ]
-    other = read_run(make_run("other", agent="bc", title="Behaviour cloning", with_baseline=False))
+    other = read_run(make_run("other", agent="bc", title="Behavior cloning", with_baseline=False))
     (table,) = standings([*runs, other])
     names = {_name(method, _shortened([table])) for method in table.methods}
-    assert names == {"bfq pend", "bfq pend200", "Behaviour cloning"}
+    assert names == {"bfq pend", "bfq pend200", "Behavior cloning"}
     (table,) = standings([runs[0], other])
     assert {_name(method, _shortened([table])) for method in table.methods} == {
         "Bootstrapped Flow Q-Learning",
-        "Behaviour cloning",
+        "Behavior cloning",
     }
 
 
@@ -885,7 +885,7 @@ def test_the_page_tells_everything(make_run: Write) -> None:
     checker = checked(report_page([read_run(make_run())]))
     for words in (
         "Bootstrapped Flow Q-Learning on pendulum-mixed",
-        "Behaviour cloning",
+        "Behavior cloning",
         "96.2 ± 1.4",
         "Each seed ran 20 episodes with the last checkpoint.",
         "10000 to 10019",
@@ -942,7 +942,7 @@ def test_the_protocol_in_words(make_run: Write, protocol: dict[str, Any], words:
 
 def test_poor_runs_have_a_page(make_run: Write) -> None:
     poor = make_run("poor", (96.0,), with_reference=False, with_baseline=False)
-    assert "returns are not normalised" in checked(report_page([read_run(poor)])).text
+    assert "returns are not normalized" in checked(report_page([read_run(poor)])).text
     path = poor / "result.json"
     told = json.loads(path.read_text())
     told["scores"] = None

@@ -179,7 +179,7 @@ def test_a_strip_of_the_trained_policy_is_that_of_its_run(finished):
     folder = finished[0] / "results" / "main-quick"
     (run,) = (finished[0] / "runs").glob(
         "*-bfq-*"
-    )  # and not that of behaviour cloning, which came first
+    )  # and not that of behavior cloning, which came first
     assert (folder / strip_of(finished[0])).read_bytes() == (run / "frames.png").read_bytes()
     assert (
         "The beginning of the first episode of bfq, seed 0" in (folder / "index.html").read_text()
@@ -804,7 +804,7 @@ def test_times_are_better_when_they_are_shorter():
     assert [made.verdict(cell) for cell in cells] == ["gain", "gain"]
 
 
-def test_times_are_not_coloured_since_the_papers_are_another_devices():
+def test_times_are_not_colored_since_the_papers_are_another_devices():
     kept = {"run": "runs/x", "versions": {}}
     cells = [
         Cell("frequency", name, "done", "", "Hz", (Reading("Hz", (900.0,)),), kept)

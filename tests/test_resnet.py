@@ -63,9 +63,9 @@ def test_dropout_drops_a_share_scales_the_rest_and_is_off_without_a_key():
 
 
 def test_idql_learns_its_frequencies_and_srpo_does_not():
-    for kind, learnt in (("idql", True), ("srpo", False)):
+    for kind, learned in (("idql", True), ("srpo", False)):
         gradient = jax.grad(lambda n: jnp.square(n(X, T / 5, S)).sum())(net(kind))
-        assert bool(jnp.abs(gradient.embed.frequencies).max() > 0) == learnt
+        assert bool(jnp.abs(gradient.embed.frequencies).max() > 0) == learned
     wide, narrow = net("srpo").embed.frequencies, net("idql").embed.frequencies
     np.testing.assert_allclose(wide / 30.0, narrow / 0.2, rtol=1e-4)
 

@@ -13,9 +13,9 @@ from bfq.errors import BadInput
 
 AGENT = get_agent("srpo")
 SPEC = Spec(3, 2)
-SMALL = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "behaviour_depth": 1, "batch_size": 32,
+SMALL = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "behavior_depth": 1, "batch_size": 32,
          "steps": 9}  # fmt: skip
-NETWORKS = ("behaviour", "value", "critics", "critics_target", "policy")
+NETWORKS = ("behavior", "value", "critics", "critics_target", "policy")
 
 
 def setup(**changes):
@@ -39,9 +39,9 @@ def same(a, b):
     return all((x == y).all() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-def test_the_surrogates_gradient_is_the_closed_form(normalise):
-    config, state, batch = setup(beta=0.7, normalise_gradient=normalise)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_surrogates_gradient_is_the_closed_form(normalize):
+    config, state, batch = setup(beta=0.7, normalize_gradient=normalize)
     key, s = jax.random.key(2), batch.observations
 
     def loss(a):
@@ -55,7 +55,7 @@ def test_the_surrogates_gradient_is_the_closed_form(normalise):
     log_alpha = -(t**2) * 19.9 / 4 - 0.05 * t
     alpha, sigma = np.exp(log_alpha)[:, None], np.sqrt(1 - np.exp(2 * log_alpha))[:, None]
     z = jax.random.normal(noise_key, batch.actions.shape)
-    score = state.behaviour.params(
+    score = state.behavior.params(
         alpha * batch.actions + sigma * z, jnp.asarray(t), s
     )  # no key: no dropout
     g = (
@@ -65,7 +65,7 @@ def test_the_surrogates_gradient_is_the_closed_form(normalise):
         )
         / 2
     )
-    g = g / jnp.sqrt((g**2).mean(-1, keepdims=True)) if normalise else g
+    g = g / jnp.sqrt((g**2).mean(-1, keepdims=True)) if normalize else g
     np.testing.assert_allclose(32 * found, sigma**2 * score - 0.7 * g, rtol=2e-3, atol=1e-5)
     # through a network: the same direction, carried by its Jacobian
     pi = state.policy.params
@@ -77,7 +77,7 @@ def test_the_surrogates_gradient_is_the_closed_form(normalise):
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-6)
 
 
-def test_the_normalised_gradient_has_unit_size_in_each_row_and_survives_zero():
+def test_the_normalized_gradient_has_unit_size_in_each_row_and_survives_zero():
     slopes = jnp.array([[3.0, -4.0], [1e-3, 0.0], [0.0, 0.0]])
     critics = lambda s, a: jnp.stack([(slopes * a).sum(-1), 3 * (slopes * a).sum(-1)])
     g, _ = module.q_gradient(critics, jnp.zeros((3, 1)), jnp.ones((3, 2)), True)
@@ -87,19 +87,19 @@ def test_the_normalised_gradient_has_unit_size_in_each_row_and_survives_zero():
     np.testing.assert_allclose(q, 2 * slopes.sum() / 3, rtol=1e-6)
 
 
-def test_the_policy_step_sends_nothing_to_behaviour_or_critics():
+def test_the_policy_step_sends_nothing_to_behavior_or_critics():
     config, state, batch = setup()
 
     def loss(parts):
-        changed = state._replace(behaviour=Learner(parts[0], None), critics_target=parts[1])
+        changed = state._replace(behavior=Learner(parts[0], None), critics_target=parts[1])
         return module.policy_loss(state.policy.params, changed, batch, jax.random.key(0), config)[0]
 
-    gradient = jax.jit(jax.grad(loss))((state.behaviour.params, state.critics_target))
+    gradient = jax.jit(jax.grad(loss))((state.behavior.params, state.critics_target))
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0])
-def test_the_policy_finds_the_optimum_of_gaussian_behaviour_and_quadratic_q(beta):
+def test_the_policy_finds_the_optimum_of_gaussian_behavior_and_quadratic_q(beta):
     """For a ~ N(μ, s²), E ε̂ = σα (a − μ)/(α²s² + σ²), so with Q = −½ k (a − c)² the policy stands where
     C (a − μ) + βk (a − c) = 0, C = E_t σ³α/(α²s² + σ²), t ~ U(0.02, 0.98).
     """
@@ -120,7 +120,7 @@ def test_the_policy_finds_the_optimum_of_gaussian_behaviour_and_quadratic_q(beta
 
     def descend(subtract):
         config, state, _ = setup(beta=beta, subtract_noise=subtract)
-        state = state._replace(behaviour=Learner(exact, None), critics_target=critics)
+        state = state._replace(behavior=Learner(exact, None), critics_target=critics)
 
         def gradient(a, key):
             return jax.grad(
@@ -182,7 +182,7 @@ def at(step, **changes):
 def test_each_phase_moves_its_own_parameters_alone(step):
     config, _, now, after, told = at(step)
     assert module.phase_ends(config) == (4, 7)
-    movers = [("behaviour",), ("value", "critics", "critics_target"), ("policy",)][
+    movers = [("behavior",), ("value", "critics", "critics_target"), ("policy",)][
         (step >= 4) + (step >= 7)
     ]
     moved = {name for name in NETWORKS if not same(getattr(now, name), getattr(after, name))}
@@ -201,9 +201,9 @@ def test_the_switch_is_the_phase(step, phase):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_weights_of_the_behaviour_decay_and_its_random_frequencies_do_not():
+def test_weights_of_the_behavior_decay_and_its_random_frequencies_do_not():
     _, _, now, after, told = at(0)
-    assert same(after.behaviour.params.embed.frequencies, now.behaviour.params.embed.frequencies)
+    assert same(after.behavior.params.embed.frequencies, now.behavior.params.embed.frequencies)
     assert told["bc_loss"] > 0 == told["critic_loss"]
 
 

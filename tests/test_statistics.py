@@ -13,7 +13,7 @@ from bfq.reports.statistics import (
     pooled_interquartile_mean,
     probability_of_improvement,
     stratified_bootstrap,
-    summarise,
+    summarize,
 )
 
 
@@ -28,7 +28,7 @@ def all_draws(*samples):
 
 def test_the_mean_of_one_task_is_its_summary():
     values = [3.0, 1.0, 4.0, 1.0, 5.0]
-    summary = summarise(values)
+    summary = summarize(values)
     mean, interval = mean_over_tasks({"a": values})
     assert (mean, *interval) == pytest.approx((summary.mean, *summary.interval))
 

@@ -11,7 +11,7 @@ import pytest
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.places import dataset_folder, home
-from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarise
+from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarize
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import read_json
 from bfq.tasks import sources
@@ -213,7 +213,7 @@ def test_a_fingerprint_tells_every_change():
 
 def test_a_summary_does_not_depend_on_the_chunks():
     big = piece(CHUNK + 7)
-    whole = summarise(big.columns, {})
+    whole = summarize(big.columns, {})
     np.testing.assert_allclose(
         whole.observation_mean, big.observations.mean(0, dtype=np.float64), rtol=1e-9
     )

@@ -149,7 +149,7 @@ def test_parquet_columns_may_be_numbered_words_or_decimals(tmp_path):
     np.testing.assert_array_equal(data.observations[0], given["observations"][0].astype(np.float32))
 
 
-def test_common_names_are_recognised_and_told(tmp_path):
+def test_common_names_are_recognized_and_told(tmp_path):
     given = log(terminals=None, timeouts=None)
     names = {
         "state": "observations",

@@ -1,4 +1,4 @@
-"""TD3-BC: its target, its normalised guidance, its delay, and the values it finds."""
+"""TD3-BC: its target, its normalized guidance, its delay, and the values it finds."""
 
 from functools import cache
 

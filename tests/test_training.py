@@ -362,7 +362,7 @@ def test_the_command_describes_the_whole_run(tmp_path):
     )
     judged, changed = (
         {"policy": "online", "seed": 5},
-        {"observations": "none", "reward": "standardise"},
+        {"observations": "none", "reward": "standardize"},
     )
     chosen = {"candidates": 4, "selection": "softmax", "softmax_weight": 2.5}
     for run in (

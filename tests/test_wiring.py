@@ -60,7 +60,7 @@ def by_hand(log, rows):
 
 
 @pytest.mark.parametrize("gigabytes", ["1", "1e-9"], ids=["on the device", "streamed"])
-def test_an_update_sees_rewards_scaled_once_and_both_states_normalised_alike(
+def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
     tmp_path, monkeypatch, gigabytes
 ):
     monkeypatch.setenv("BFQ_MEMORY_GB", gigabytes)
@@ -68,7 +68,7 @@ def test_an_update_sees_rewards_scaled_once_and_both_states_normalised_alike(
     monkeypatch.setattr(experiment, "get_agent", lambda name: keeping)
     data = bfq.from_arrays(**log(), action_low=-2.0, action_high=6.0)
     run = compose("data.store", "bc", steps=1, seeds=1, chunk=1, values={"batch_size": SIZE},
-                  data={"observations": "standardise", "reward": "cql_antmaze"})  # fmt: skip
+                  data={"observations": "standardize", "reward": "cql_antmaze"})  # fmt: skip
     experiment.start(run, tmp_path / "run", data)
     experiment.execute(tmp_path / "run", data, (), quiet=True)
     trained = experiment.load_trained(tmp_path / "run")

@@ -383,7 +383,7 @@ def _result(
     data = dataset.describe()
     comparable = reference is not None and run.metric == "return"
     data["normalized_mean"] = (
-        reference.normalise(data["return_mean"]) if reference and comparable else None
+        reference.normalize(data["return_mean"]) if reference and comparable else None
     )
     return {
         "task": dataset.name,

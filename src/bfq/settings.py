@@ -153,7 +153,7 @@ def _protocol(card: Task | None, known: Preset, wished: Mapping[str, Any]) -> Pr
 def _data(card: Task | None, known: Preset, wished: Mapping[str, str]) -> dict[str, str]:
     """The transforms: the card's and the preset's, but for what is wished."""
     of_card = {"reward": card.reward_transform} if card else {}
-    usual = {"observations": "standardise", "reward": "none", **of_card, **_values(known, "data")}
+    usual = {"observations": "standardize", "reward": "none", **of_card, **_values(known, "data")}
     strange = sorted(set(wished) - set(usual))
     if strange:
         raise unknown("data transform", strange[0], usual)
@@ -336,7 +336,7 @@ def limited(run: RunConfig, episode_steps: int | None) -> RunConfig:
 
 
 def reference_of(run: RunConfig) -> Reference | None:
-    """The returns that this run's normalised score is measured between."""
+    """The returns that this run's normalized score is measured between."""
     return Reference(**run.reference) if run.reference else None
 
 

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
 from bfq.reports.growth_figure import count_text
-from bfq.reports.legend import Colours, method_colours
+from bfq.reports.legend import Colors, method_colors
 
 TALL, ABOVE, BELOW = 3.7, 0.62, 0.62  # inches of the panel: its own, over it and under it
 LEFT, RIGHT = 0.62, 0.25  # inches beside it
@@ -44,7 +44,7 @@ def draw_frequencies(
 ) -> Figure:
     """Full what was measured, hollow what the paper says, a thin line between the two of one method."""
     printed = paper or {}
-    shades = method_colours(dict.fromkeys((*methods, *printed)))
+    shades = method_colors(dict.fromkeys((*methods, *printed)))
     tall = ABOVE + TALL + BELOW
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
     axes = figure.add_axes((LEFT / WIDTH, BELOW / tall, 1 - (LEFT + RIGHT) / WIDTH, TALL / tall))
@@ -76,7 +76,7 @@ def _style(axes: Any, points: Sequence[Point]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_xlabel("action batches a second", color=QUIET, fontsize=FONT)
-    axes.set_ylabel("normalised score", color=QUIET, fontsize=FONT)
+    axes.set_ylabel("normalized score", color=QUIET, fontsize=FONT)
 
 
 def _words(points: Iterable[Point], printed: bool) -> str:
@@ -87,7 +87,7 @@ def _words(points: Iterable[Point], printed: bool) -> str:
     return f"{spread}; hollow: the paper" if printed else spread
 
 
-def _draw_point(axes: Any, point: Point, colour: Any, label: str, **dot: Any) -> None:
+def _draw_point(axes: Any, point: Point, color: Any, label: str, **dot: Any) -> None:
     low, high = point.frequencies or (point.frequency, point.frequency)
     axes.errorbar(
         [point.frequency],
@@ -97,7 +97,7 @@ def _draw_point(axes: Any, point: Point, colour: Any, label: str, **dot: Any) ->
         fmt="o",
         mew=1.3,
         elinewidth=1.3,
-        ecolor=(colour, 0.45),
+        ecolor=(color, 0.45),
         zorder=4,
         label=label,
         **dot,
@@ -105,28 +105,28 @@ def _draw_point(axes: Any, point: Point, colour: Any, label: str, **dot: Any) ->
 
 
 def _name_points(
-    axes: Any, named: Mapping[str, Point], colours: Colours, points: Sequence[Point]
+    axes: Any, named: Mapping[str, Point], colors: Colors, points: Sequence[Point]
 ) -> None:
     """Writes names beside their points, off all dots, error bars, each other and the edge."""
     renderer = FigureCanvasAgg(axes.figure).get_renderer()
     room = axes.get_window_extent(renderer)
     taken = [box for point in points for box in _boxes(axes, point)]
     for name, point in sorted(named.items(), key=lambda item: -item[1].score):
-        look = {"color": colours[name], "fontsize": FONT, "fontweight": "bold", "zorder": 6}
+        look = {"color": colors[name], "fontsize": FONT, "fontweight": "bold", "zorder": 6}
         text = axes.text(
             point.frequency, point.score, plain(name), ha="center", va="center", **look
         )
         size = text.get_window_extent(renderer)
         dot = axes.transData.transform((point.frequency, point.score))
         box, far = _free(dot, size, taken, room)
-        centre = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-        text.set_position(axes.transData.inverted().transform(centre))
+        center = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+        text.set_position(axes.transData.inverted().transform(center))
         taken.append(box)
         if far:
             edge = np.clip(dot, box.min, box.max)
             ends = axes.transData.inverted().transform([dot, edge]).T
             axes.plot(
-                *ends, color=colours[name], lw=0.8, alpha=0.6, zorder=1, label=f"{name}, its name"
+                *ends, color=colors[name], lw=0.8, alpha=0.6, zorder=1, label=f"{name}, its name"
             )
 
 
@@ -158,5 +158,5 @@ def _places(dot: Any, size: Bbox) -> Iterator[tuple[Bbox, bool]]:
     """Beside, over and under the dot, then between these; ring after ring."""
     corner = np.array([size.width, size.height]) / 2
     for ring, way in product(RINGS, WAYS):
-        centre = dot + np.array(way) * (corner + ring * DPI / 72)
-        yield Bbox([centre - corner, centre + corner]), ring > NEAR
+        center = dot + np.array(way) * (corner + ring * DPI / 72)
+        yield Bbox([center - corner, center + corner]), ring > NEAR

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
-from bfq.reports.legend import Colours, Legend, method_colours
+from bfq.reports.legend import Colors, Legend, method_colors
 from bfq.reports.statistics import Profile, Scores, performance_profile
 from bfq.reports.tables import ranged
 
@@ -24,15 +24,15 @@ THRESHOLDS = 201
 def profile_figure(
     methods: Mapping[str, Scores],
     title: str = "Performance profiles",
-    unit: str = "normalised score",
-    colours: Colours | None = None,
+    unit: str = "normalized score",
+    colors: Colors | None = None,
 ) -> bytes | None:
     """The picture of `draw_profiles`; None where no task has scores of all methods."""
-    return png(draw_profiles(methods, title, unit, colours)) if common_tasks(methods) else None
+    return png(draw_profiles(methods, title, unit, colors)) if common_tasks(methods) else None
 
 
 def draw_profiles(
-    methods: Mapping[str, Scores], title: str, unit: str, colours: Colours | None = None
+    methods: Mapping[str, Scores], title: str, unit: str, colors: Colors | None = None
 ) -> Figure:
     """A line a method, the first on top, with its band over seeds drawn anew within each task.
 
@@ -40,7 +40,7 @@ def draw_profiles(
     """
     tasks = common_tasks(methods)
     shared = {name: {task: scores[task] for task in tasks} for name, scores in methods.items()}
-    shades = method_colours(methods, colours)
+    shades = method_colors(methods, colors)
     legend = Legend(shades, WIDTH - LEFT - RIGHT)
     tall = ABOVE + legend.inches + TALL + BELOW
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
@@ -67,11 +67,11 @@ def common_tasks(methods: Mapping[str, Scores]) -> list[str]:
     return [task for task in first if all(task in scores for scores in others)]
 
 
-def _draw_profile(axes: Any, profile: Profile, colour: Any, above: int) -> None:
+def _draw_profile(axes: Any, profile: Profile, color: Any, above: int) -> None:
     if profile.band:
-        look = {"color": colour, "alpha": 0.14, "lw": 0, "zorder": 2}
+        look = {"color": color, "alpha": 0.14, "lw": 0, "zorder": 2}
         axes.fill_between(profile.thresholds, *profile.band, **look)
-    axes.plot(profile.thresholds, profile.share, color=colour, lw=1.9, zorder=2 + above)
+    axes.plot(profile.thresholds, profile.share, color=color, lw=1.9, zorder=2 + above)
 
 
 def _words(methods: Mapping[str, Scores], tasks: Sequence[str]) -> str:

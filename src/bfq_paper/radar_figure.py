@@ -8,7 +8,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, heading, png
-from bfq.reports.legend import Colours, Legend, balanced, method_colours
+from bfq.reports.legend import Colors, Legend, balanced, method_colors
 from bfq.reports.tables import decimals, number_text
 
 Means = Mapping[str, Mapping[str, float]]  # by method, then by axis
@@ -26,13 +26,13 @@ RINGS = (0.25, 0.5, 0.75, 1.0)
 def radar_figure(
     methods: Means,
     title: str,
-    unit: str = "normalised score",
+    unit: str = "normalized score",
     paper: Means | None = None,
-    colours: Colours | None = None,
+    colors: Colors | None = None,
 ) -> bytes | None:
     """The picture of `draw_radar`; None for fewer axes than make a polygon."""
     return (
-        png(draw_radar(methods, title, unit, paper, colours))
+        png(draw_radar(methods, title, unit, paper, colors))
         if len(all_axes(methods)) >= LEAST
         else None
     )
@@ -43,14 +43,14 @@ def draw_radar(
     title: str,
     unit: str,
     paper: Means | None = None,
-    colours: Colours | None = None,
+    colors: Colors | None = None,
 ) -> Figure:
     """Solid what was measured, the first method on top and filled; dashed what the paper says of it.
 
     Both share the scale of an axis: from 0 in the middle to the best of all that is drawn at the rim.
     """
     printed = paper or {}
-    shades = method_colours(dict.fromkeys((*methods, *printed)), colours)
+    shades = method_colors(dict.fromkeys((*methods, *printed)), colors)
     legend = Legend(shades, WIDTH - 2 * EDGE)
     names = all_axes(methods, printed)
     best = best_scores(names, methods, printed)
@@ -110,14 +110,14 @@ def relative(means: Mapping[str, float], best: Mapping[str, float]) -> npt.NDArr
 
 
 def _draw_polygon(
-    axes: Any, radii: npt.NDArray[np.float64], colour: Any, filled: bool, **look: Any
+    axes: Any, radii: npt.NDArray[np.float64], color: Any, filled: bool, **look: Any
 ) -> None:
     """A closed line, broken where a score is absent; only a whole one has an inside."""
     angles = np.linspace(0, 2 * np.pi, len(radii), endpoint=False)
     closed = np.append(angles, 2 * np.pi), np.append(radii, radii[0])
-    axes.plot(*closed, color=colour, clip_on=False, **look)
+    axes.plot(*closed, color=color, clip_on=False, **look)
     if filled and np.isfinite(radii).all():
-        axes.fill(*closed, color=colour, alpha=0.1, lw=0, zorder=5)
+        axes.fill(*closed, color=color, alpha=0.1, lw=0, zorder=5)
 
 
 def _style(axes: Any, names: Sequence[str], best: Mapping[str, float], unit: str) -> None:

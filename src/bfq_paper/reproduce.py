@@ -86,7 +86,7 @@ class Plan(NamedTuple):
         }
 
     def _told(self, source: Source, needed: bool) -> list[Source]:
-        """What a row learns from, or has learnt from where nothing is to be done."""
+        """What a row learns from, or has learned from where nothing is to be done."""
         filled = self.earlier if source.data and not needed else None
         found = filled.sources_of(source.task) if filled else []
         return found or [source if needed else source.used]

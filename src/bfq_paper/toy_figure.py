@@ -10,7 +10,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-COLOURS = {"truth": "#111111", "generated": "#0072B2"}
+COLORS = {"truth": "#111111", "generated": "#0072B2"}
 INK, QUIET, FRAME = "#1F2933", "#6B7682", "#D5DADF"
 PANEL = 2.0  # inches a side
 MOST = 8  # panels in a row
@@ -18,7 +18,7 @@ STYLE = {"font.family": "sans-serif", "font.size": 10.0, "text.color": INK}
 
 
 class Panel(NamedTuple):
-    """One cloud of points with its title, a line beneath it, and what it is: a key of COLOURS."""
+    """One cloud of points with its title, a line beneath it, and what it is: a key of COLORS."""
 
     title: str
     note: str
@@ -49,7 +49,7 @@ def toy_figure(panels: list[Panel]) -> bytes:
 
 def _draw(axis: Axes, panel: Panel, half: float) -> None:
     x, y = panel.points.T
-    axis.scatter(x, y, s=1.6, alpha=0.28, linewidths=0, color=COLOURS[panel.role])
+    axis.scatter(x, y, s=1.6, alpha=0.28, linewidths=0, color=COLORS[panel.role])
     axis.set(xlim=(-half, half), ylim=(-half, half), aspect="equal", xticks=[], yticks=[])
     axis.spines[:].set(color=FRAME, linewidth=0.8)
     axis.set_title(panel.title, fontsize=11, fontweight="bold", color=INK, pad=20)

@@ -160,7 +160,7 @@ def consistency_loss(
     noise_key, time_key = jax.random.split(key)
     noise, f = jax.random.normal(noise_key, points.shape), consistent(velocity)
     size = cm.grid_size(step, settings.epochs * settings.batches)
-    times = cm.neighbouring_times(time_key, len(points), size)
+    times = cm.neighboring_times(time_key, len(points), size)
     return cm.consistency_loss(f, f, HALVED * points, noise, *times, settings.scaled)
 
 

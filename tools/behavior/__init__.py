@@ -1,1 +1,1 @@
-"""Behaviour policies made here: a small SAC, the simulators it learns in, and the weights it leaves."""
+"""Behavior policies made here: a small SAC, the simulators it learns in, and the weights it leaves."""

@@ -58,8 +58,8 @@ class Diary:
             mean = float(np.mean(self._recent[k])) if self._recent[k] else None
             fact = {"seed": member.seed, "env_steps": env_steps, "training_return": mean}
             self.facts[-1].append(fact)
-            learnt = {name: float(value[k]) for name, value in values.items()}
-            self.write({"robot": member.robot, **fact, "seconds": self.seconds, **learnt})
+            learned = {name: float(value[k]) for name, value in values.items()}
+            self.write({"robot": member.robot, **fact, "seconds": self.seconds, **learned})
 
     def write(self, row: dict[str, Any]) -> None:
         """Adds a line to the log, rounded to what a reader needs."""

@@ -1,4 +1,4 @@
-"""The robots that behaviour policies are trained on, by name."""
+"""The robots that behavior policies are trained on, by name."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bfq.envs.maze_ant import as_maze_ant, flipped
 from bfq.errors import unknown
 
-REWARD_SCALE = 10.0  # reward of the directional Ant, a metre
+REWARD_SCALE = 10.0  # reward of the directional Ant, a meter
 DIRECTION_STEPS = 100  # steps between two directions of the directional Ant
 
 

@@ -1,4 +1,4 @@
-"""Soft actor-critic with a learnt temperature, the method that D4RL's own behaviour policies come from.
+"""Soft actor-critic with a learned temperature, the method that D4RL's own behavior policies come from.
 
     for each update:
         draw (s, a, r, s′) from the replay memory

@@ -1,4 +1,4 @@
-"""Trains behaviour policies: several robots and seeds at once, one compiled program, many simulators.
+"""Trains behavior policies: several robots and seeds at once, one compiled program, many simulators.
 
 `python -m tools.behavior.train --robot halfcheetah hopper --env-steps 4000000 --out DIR` writes
 DIR/ROBOT.npz, a pack of snapshots along the way (see `weights`), and DIR/log.jsonl.

@@ -21,7 +21,7 @@ Metrics = dict[str, Float[Array, ""]]
 
 
 class Batch(NamedTuple):
-    """A batch of transitions as an agent sees them: normalised observations, actions in [−1, 1]."""
+    """A batch of transitions as an agent sees them: normalized observations, actions in [−1, 1]."""
 
     observations: Float[Array, "b s"]
     actions: Float[Array, "b a"]

@@ -1,8 +1,8 @@
-"""Behaviour cloning (BC): imitation of the data, without a critic.
+"""Behavior cloning (BC): imitation of the data, without a critic.
 
 for each update:
     draw (s, a) from the data
-    gaussian:       θ ← Adam on −log N(a; μ_θ(s), σ_θ² I)        σ learnt; or 1, as the FQL family has it
+    gaussian:       θ ← Adam on −log N(a; μ_θ(s), σ_θ² I)        σ learned; or 1, as the FQL family has it
     deterministic:  θ ← Adam on ‖tanh μ_θ(s) − a‖²
     flow:           θ ← Adam on ‖v_θ(a_t, t; s) − (ε − a)‖²      conditional flow matching
 act: the mean; or K Euler steps a ← a − v_θ(a, t; s)/K from noise at t = 1 to t = 0
@@ -38,7 +38,7 @@ class Config:
     steps: int = 1_000_000  # updates
     batch_size: int = 256  # transitions an update
     kind: str = "gaussian"  # gaussian | deterministic | flow
-    unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learnt σ a dimension
+    unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learned σ a dimension
     flow_steps: int = 10  # flow: K, Euler steps of acting
     learning_rate: float = 3e-4  # Adam
     schedule: str = "constant"  # constant | cosine | warmup_cosine
@@ -134,7 +134,7 @@ def act(
 
 AGENT = Agent(
     "bc",
-    "Behaviour cloning",
+    "Behavior cloning",
     Config,
     init,
     update,

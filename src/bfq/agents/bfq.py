@@ -1,6 +1,6 @@
 """Bootstrapped Flow Q-Learning (BFQ): one network makes an action from noise in one call, by composing steps.
 
-    initialise the policy's velocity v_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    initialize the policy's velocity v_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
         draw (s, a, r, s′) from the data
         # policy evaluation
@@ -51,7 +51,7 @@ class Config:
     steps: int = 1_000_000  # updates, and the horizon of the cosine schedule
     batch_size: int = 256  # transitions an update
 
-    # Behaviour: L_BC = λ L_bnd + (1 − λ) L_comp
+    # Behavior: L_BC = λ L_bnd + (1 − λ) L_comp
     boundary_ratio: float = 0.5  # λ
     max_offset: float = 1e-3  # Δ_max
     mixing: str = "split"  # split | update (the paper's ξ) | both: three estimates of one loss
@@ -70,7 +70,7 @@ class Config:
     # Value
     eta: float = 1.0  # η, the strength of value guidance
     guidance: str = (
-        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalized (FQL family)
     )
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
@@ -79,7 +79,7 @@ class Config:
         "each"  # each critic's own maximum | together: the critics' mean picks (MeanFlowQL)
     )
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
     critic_learning_rate: float = 0.0  # for the critics; 0: as the policy's

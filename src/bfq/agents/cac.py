@@ -1,6 +1,6 @@
 """Consistency actor-critic (CAC): a consistency model as the policy, sampled in one or two network calls.
 
-    initialise the network F_θ of f_θ(x, t; s) = c_skip(t) x + c_out(t) F_θ(x, t; s), critics, copies θ′, φ′
+    initialize the network F_θ of f_θ(x, t; s) = c_skip(t) x + c_out(t) F_θ(x, t; s), critics, copies θ′, φ′
     sample: x = f(80 z, 80; s); for two calls x ← f(x + √(2² − ε²) z′, 2; s) after it; clip
     for each update k:
         draw (s, a, r, s′) from the data
@@ -39,7 +39,7 @@ from bfq.diffusion.consistency import (
     consistency_loss,
     grid_size,
     multistep,
-    neighbouring_times,
+    neighboring_times,
     sampling_times,
 )
 from bfq.errors import BadInput
@@ -54,7 +54,7 @@ class Config:
     steps: int = 1_000_000  # updates; as many for all methods
     batch_size: int = 256  # transitions an update
 
-    # Behaviour: L_c
+    # Behavior: L_c
     consistency_steps: int = 2  # M, network calls from noise to action, in training and acting
     literal_one_step: bool = (
         False  # M = 1: the call is told t = 2, as in the authors' code, not t = 80
@@ -66,14 +66,14 @@ class Config:
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalised mean
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalized mean
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
     backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
     q_norm: bool = False  # y divided by its standard deviation over the batch
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # Adam, for the policy
     critic_learning_rate: float = 3e-4  # Adam, for the critics
     schedule: str = "constant"  # constant | cosine to 0 over `steps` | warmup_cosine
@@ -147,11 +147,11 @@ def critic_loss(
 def imitation_loss(
     policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> Float[Array, ""]:
-    """L_c(θ) at neighbouring times of the grid that update `step` has."""
+    """L_c(θ) at neighboring times of the grid that update `step` has."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     updates = min(config.curriculum_updates, config.steps)
-    times = neighbouring_times(time_key, len(noise), grid_size(step % updates, updates))
+    times = neighboring_times(time_key, len(noise), grid_size(step % updates, updates))
     online, fixed = (denoise(net, batch.observations) for net in (policy, teacher))
     return consistency_loss(online, fixed, batch.actions, noise, *times, config.scaled)
 

@@ -1,6 +1,6 @@
 """Diffusion Q-learning (DQL): a diffusion policy whose whole denoising chain is pushed towards high Q.
 
-    initialise the noise prediction ε_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    initialize the noise prediction ε_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
         draw (s, a, r, s′) from the data
         # policy evaluation
@@ -56,13 +56,13 @@ class Config:
 
     # Value
     eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalised mean
+    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalized mean
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
     backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # AdamW, for the policy
     critic_learning_rate: float = 3e-4  # Adam, for the critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine

@@ -13,7 +13,7 @@
 
 FQL's authors released no code for FAWAC, and their paper does not say what V is. Two readings:
 `baseline = "policy"` is AWAC's V, the value of the policy's own action, by one sample; `baseline = "network"`
-is a network V_ψ(s) with the loss E (V_ψ(s) − Q̄_φ′(s, a))² in the same optimiser, as others have rebuilt it.
+is a network V_ψ(s) with the loss E (V_ψ(s) − Q̄_φ′(s, a))² in the same optimizer, as others have rebuilt it.
 The limit of 100 on the weights is IQL's. Q̄ is the critics' mean here, also where the TD target takes their
 least. With several candidates, the online critics choose. Logged actions are not pulled in to ±(1 − 1e-5), as
 in FQL's frame.
@@ -67,7 +67,7 @@ class Config:
 
 
 class Networks(NamedTuple):
-    """What the one optimiser moves."""
+    """What the one optimizer moves."""
 
     critics: Critics  # φ
     flow: FlowNet  # θ

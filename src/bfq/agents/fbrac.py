@@ -1,4 +1,4 @@
-"""Flow behaviour-regularised actor-critic (FBRAC): a flow policy that raises Q through all of its steps.
+"""Flow behavior-regularized actor-critic (FBRAC): a flow policy that raises Q through all of its steps.
 
     for each update, every loss at the parameters before it:
         # policy evaluation
@@ -15,8 +15,8 @@ The published comparison on locomotion (OFQL's) trains with `flow_steps = 5` and
 `sampling_steps = 1`; without these, training and acting have the same ten steps, as in FQL's paper.
 
 FQL's authors released no code for FBRAC: this is their paper's text in the frame of their FQL, as others
-have rebuilt it. Not published for locomotion: the normalised Q (`normalise_q`) and its α are chosen here.
-Deviations: 1e-6 added to E|Q̄| in the normalisation; logged actions are not pulled in to ±(1 − 1e-5), as in
+have rebuilt it. Not published for locomotion: the normalized Q (`normalize_q`) and its α are chosen here.
+Deviations: 1e-6 added to E|Q̄| in the normalization; logged actions are not pulled in to ±(1 − 1e-5), as in
 that frame. With several candidates, the online critics choose.
 """
 
@@ -43,7 +43,7 @@ class Config:
     )
     batch_size: int = 256  # transitions an update
     alpha: float = 1.0  # α, the strength of imitation
-    normalise_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
+    normalize_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
     flow_steps: int = 10  # K, Euler steps of the policy in training
     discount: float = 0.99  # γ
     aggregation: str = (
@@ -64,7 +64,7 @@ class Config:
 
 
 class Networks(NamedTuple):
-    """What the one optimiser moves."""
+    """What the one optimizer moves."""
 
     critics: Critics  # φ
     flow: FlowNet  # θ
@@ -81,12 +81,12 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 def policy_loss(
     flow: FlowNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by its size if normalised."""
+    """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by its size if normalized."""
     flow_key, action_key = jax.random.split(key)
     bc_loss = drawn_errors(flow, batch.actions, batch.observations, flow_key).mean()
     actions = sample(flow, batch.observations, action_key, flow.action_dim, config.flow_steps)
     q = critics(batch.observations, actions)
-    loss = config.alpha * bc_loss - values.improvement(q, config.normalise_q)
+    loss = config.alpha * bc_loss - values.improvement(q, config.normalize_q)
     return loss, {"policy_loss": loss, "bc_loss": bc_loss, "q_policy": q.mean()}
 
 

@@ -14,9 +14,9 @@
         φ′ ← (1 − ρ) φ′ + ρ φ                                          with φ before the step
 
 FQL's authors give no locomotion settings. The paper's numbers there are a port by OFQL's authors with
-normalised Q and an α for each task; that is the default here. Other tasks have FQL's raw Q (`normalise_q`).
+normalized Q and an α for each task; that is the default here. Other tasks have FQL's raw Q (`normalize_q`).
 
-Deviations from the reference: none in the update but 1e-6 added to E|Q̄| in the normalisation. Logged actions
+Deviations from the reference: none in the update but 1e-6 added to E|Q̄| in the normalization. Logged actions
 are not pulled in to ±(1 − 1e-5). With several candidates, the online critics choose, as in IFQL.
 """
 
@@ -44,7 +44,7 @@ class Config:
     )
     batch_size: int = 256  # transitions an update
     alpha: float = 1.0  # α, the strength of the distillation
-    normalise_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
+    normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
     flow_steps: int = 10  # K, Euler steps of the distillation's target
     discount: float = 0.99  # γ
     aggregation: str = (
@@ -65,7 +65,7 @@ class Config:
 
 
 class Networks(NamedTuple):
-    """What the one optimiser moves."""
+    """What the one optimizer moves."""
 
     critics: Critics  # φ
     flow: FlowNet  # θ
@@ -105,7 +105,7 @@ def distillation(
 def policy_loss(
     networks: Networks, before: Networks, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L_π = L_flow + α L_distil − E Q̄_φ(s, clip μ_ω(z; s)), the last divided by its size if normalised.
+    """L_π = L_flow + α L_distil − E Q̄_φ(s, clip μ_ω(z; s)), the last divided by its size if normalized.
 
     The critics and the flow that teaches are those `before` the step, so that no gradient reaches them.
     """
@@ -116,7 +116,7 @@ def policy_loss(
         networks.policy, before.flow, batch.observations, noise, config.flow_steps
     )
     q = before.critics(batch.observations, jnp.clip(actions, -1.0, 1.0))
-    loss = bc_loss + config.alpha * distil_loss - values.improvement(q, config.normalise_q)
+    loss = bc_loss + config.alpha * distil_loss - values.improvement(q, config.normalize_q)
     told = {
         "policy_loss": loss,
         "bc_loss": bc_loss,

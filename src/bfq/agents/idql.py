@@ -6,7 +6,7 @@
         ψ ← Adam on E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
         φ ← Adam on Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²              V after its step
         φ′ ← (1 − ρ) φ′ + ρ φ
-        # behaviour, on its own
+        # behavior, on its own
         θ ← AdamW on E ‖ε_θ(a_t, t; s) − ε‖²,  a_t = α_t a + σ_t ε,  t uniform on T = 5 times
         θ′ ← (1 − ρ) θ′ + ρ θ
     act: N samples of θ′, and one of them drawn from softmax(w · A), A = min_i Q_φi′ − V_ψ
@@ -52,7 +52,7 @@ class Config:
         256  # the first so many of them are the critics', as in the official code
     )
 
-    # Behaviour
+    # Behavior
     diffusion_steps: int = 5  # T, the times of the noise schedule
     noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
     sampler: str = (
@@ -63,19 +63,19 @@ class Config:
     # Value
     expectile: float = 0.7  # κ
     discount: float = 0.99  # γ
-    critic_every: int = 2  # updates of the behaviour for one of the critics
+    critic_every: int = 2  # updates of the behavior for one of the critics
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # of all networks
-    schedule: str = "cosine"  # of the behaviour, over `steps`
+    schedule: str = "cosine"  # of the behavior, over `steps`
     critic_schedule: str = "cosine"  # of V and Q, counted in their own updates
-    weight_decay: Fixed = 0.01  # of the behaviour alone: PyTorch's AdamW
+    weight_decay: Fixed = 0.01  # of the behavior alone: PyTorch's AdamW
     critic_target_rate: float = 0.005  # ρ for φ′, at each update of the critics
     policy_target_rate: float = 1e-4  # ρ for θ′, at each update
 
     # Networks
     architecture: str = "clean_diffuser"  # clean_diffuser | idql (official)
-    width: int = 256  # units of the behaviour's residual stream
+    width: int = 256  # units of the behavior's residual stream
     depth: int = 3  # its blocks
     critic: str = "norm_mish"  # kind of Q and V
     critic_width: int = 256  # units of a hidden layer of Q and V
@@ -162,7 +162,7 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """One update of the behaviour and, when it is due, of the critics."""
+    """One update of the behavior and, when it is due, of the critics."""
     state = learning.every(
         state.step, config.critic_every, lambda now: update_critics(now, batch, config), state
     )
@@ -192,7 +192,7 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """A sample of the EMA or the online behaviour; with N candidates, the advantage chooses among N."""
+    """A sample of the EMA or the online behavior; with N candidates, the advantage chooses among N."""
     policy = state.policy.params if acting.policy == "online" else state.policy_target
     return values.choose(
         lambda s, k: denoising.sample(policy, s, k, config, acting),  # without dropout

@@ -53,7 +53,7 @@ class Config:
 
 
 class Networks(NamedTuple):
-    """What the one optimiser moves."""
+    """What the one optimizer moves."""
 
     critics: Critics  # φ
     value: Value  # ψ

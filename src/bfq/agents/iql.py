@@ -1,6 +1,6 @@
 """Implicit Q-learning (IQL): values by expectile regression, a policy by weighted imitation.
 
-    initialise V_ψ, critics Q_φ1, Q_φ2, a copy φ′, and a Gaussian policy π_θ
+    initialize V_ψ, critics Q_φ1, Q_φ2, a copy φ′, and a Gaussian policy π_θ
     for each update:
         draw (s, a, r, s′) from the data
         u  = min_i Q_φi′(s, a) − V_ψ(s)
@@ -10,7 +10,7 @@
         φ′ ← (1 − ρ) φ′ + ρ φ
 
 The defaults are the authors' code on D4RL: policy and critics see ψ after its step, only the policy's rate
-falls as a cosine, μ = tanh(·) with a learnt σ. The FQL family's code is another set of switches: `joint` (one
+falls as a cosine, μ = tanh(·) with a learned σ. The FQL family's code is another set of switches: `joint` (one
 Adam over the sum of the losses, so each sees the parameters before the update, and φ′ follows the φ before
 the update), `advantage = "online"`, `unit_std`, no `tanh_mean`, `policy` and `critic` "fql".
 Deviations: the data's actions are not clipped to ±(1 − 1e-5), as both codes do.
@@ -49,7 +49,7 @@ class Config:
         False  # every loss, and the target, sees the parameters before the update (FQL family)
     )
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # Adam, for all networks
     schedule: str = (
         "cosine"  # of the policy alone: cosine to 0 over `steps` | constant | warmup_cosine
@@ -58,7 +58,7 @@ class Config:
 
     # Networks
     policy: str = "iql"  # iql (ReLU, orthogonal) | fql (GELU) | relu | rebrac
-    unit_std: bool = False  # σ = 1 instead of a learnt σ for each action dimension
+    unit_std: bool = False  # σ = 1 instead of a learned σ for each action dimension
     tanh_mean: bool = True  # μ = tanh(·); the distribution itself is never squashed
     dropout: bool = (
         False  # a tenth of the policy's hidden units left out in training (the authors' on Adroit)

@@ -29,7 +29,7 @@ class Learner(NamedTuple):
 
 
 def learner(params: Any) -> Learner:
-    """Begins the optimisation of `params`."""
+    """Begins the optimization of `params`."""
     return Learner(params, _adam.init(params))
 
 

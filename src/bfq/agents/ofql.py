@@ -1,6 +1,6 @@
 """One-step flow Q-learning (OFQL), the sister method that learns its one-step policy by MeanFlow.
 
-    initialise the policy's average velocity u_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    initialize the policy's average velocity u_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
         draw (s, a, r, s′) from the data
         # policy evaluation
@@ -56,7 +56,7 @@ class Config:
     steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
     batch_size: int = 256  # transitions an update
 
-    # Behaviour: L_FBC
+    # Behavior: L_FBC
     flow_ratio: float = 0.5  # λ, share of the samples with r = t
     time_rule: str = "logit_normal"  # logit_normal: sigmoid of N(−0.4, 1) | uniform
     adaptive_power: float = 0.0  # p of MeanFlow's weight (error² + c)^(−p); the paper mentions none
@@ -64,14 +64,14 @@ class Config:
     # Value
     eta: float = 1.0  # η, the strength of value guidance
     guidance: str = (
-        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalised (FQL family)
+        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalized (FQL family)
     )
     discount: float = 0.99  # γ
     aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
     backup_samples: int = 1  # 10: max-Q backup (AntMaze)
     backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
     clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none

@@ -1,6 +1,6 @@
-"""ReBRAC: TD3-BC with deep normalised critics and a second penalty, inside the TD target.
+"""ReBRAC: TD3-BC with deep normalized critics and a second penalty, inside the TD target.
 
-    initialise π_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    initialize π_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
         draw (s, a, r, s′, a′) from the data, a′ the action logged after s′
         ã  = clip(π_θ′(s′) + clip(0.2 · N(0, I), ±0.5), ±1)
@@ -52,7 +52,7 @@ class Config:
         False  # every loss, and both targets, see the parameters before the update (FQL family)
     )
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 1e-3  # Adam, for the policy
     critic_learning_rate: float = 0.0  # for the critics; 0: as the policy's
     schedule: str = "constant"  # constant | cosine | warmup_cosine

@@ -79,7 +79,7 @@ class Config:
 
 
 class Networks(NamedTuple):
-    """What the one optimiser moves."""
+    """What the one optimizer moves."""
 
     critics: Critics  # φ
     policy: FlowNet  # θ
@@ -169,7 +169,7 @@ def policy_loss(
         batch.observations, actions
     )
     imitation = config.bc_weight * bc_loss + config.consistency_weight * consistency
-    loss = imitation - config.eta * values.improvement(q, normalised=True)
+    loss = imitation - config.eta * values.improvement(q, normalized=True)
     metrics = {
         "policy_loss": loss,
         "bc_loss": bc_loss,

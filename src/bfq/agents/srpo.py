@@ -1,14 +1,14 @@
-"""Score-regularised policy optimisation (SRPO): a deterministic policy held by the score of the behaviour.
+"""Score-regularized policy optimization (SRPO): a deterministic policy held by the score of the behavior.
 
 One run has three phases, and each update belongs to one of them:
 
-    # behaviour, the first 4/9 of the updates: a continuous diffusion
+    # behavior, the first 4/9 of the updates: a continuous diffusion
     t ~ U(10⁻³, 1),  a_t = α_t a + σ_t ε,  θ ← AdamW on E ‖ε_θ(a_t, t; s) − ε‖²          sum over dimensions
     # critic, the next 3/9: IQL
     ψ ← Adam on E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
     φ ← Adam on ½ Σ_i E (Q_φi(s, a) − r − γ · mask · V(s′))²                              V before its step
     φ′ ← (1 − ρ) φ′ + ρ φ
-    # policy, the last 2/9: behaviour and critic stand still
+    # policy, the last 2/9: behavior and critic stand still
     a = π(s),  t ~ U(0.02, 0.98),  a_t = α_t a + σ_t z
     π ← Adam on E [ σ_t² ⟨sg ε_θ(a_t, t; s), a⟩ − β ⟨sg g, a⟩ ],  g = ∇_a ½ (Q_φ1′ + Q_φ2′)(s, a)
 act: π(s)
@@ -50,16 +50,16 @@ class Config:
 
     # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
     steps: int = 1_000_000  # updates of all three phases together
-    behaviour_parts: int = 4  # the behaviour's share
+    behavior_parts: int = 4  # the behavior's share
     critic_parts: int = 3  # the critics'
     policy_parts: int = 2  # the policy's
-    batch_size: int = 2048  # transitions an update draws, all of them used for the behaviour
+    batch_size: int = 2048  # transitions an update draws, all of them used for the behavior
     critic_batch_size: int = 256  # the first so many of them are used for the critics
     policy_batch_size: int = 256  # … and for the policy
 
     # Value
-    beta: float = 0.2  # β, the strength of Q against the behaviour's score
-    normalise_gradient: bool = (
+    beta: float = 0.2  # β, the strength of Q against the behavior's score
+    normalize_gradient: bool = (
         False  # divide g by its root mean square over action dimensions (AntMaze)
     )
     subtract_noise: bool = False  # ε_θ − z in place of ε_θ: the same mean, less variance
@@ -67,17 +67,15 @@ class Config:
     discount: float = 0.99  # γ
     critic_target_rate: float = 0.005  # ρ for φ′
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # of all networks
     schedule: str = "cosine"  # of the policy, over its own phase; the others are constant
-    weight_decay: Fixed = 0.01  # of the behaviour alone: PyTorch's AdamW
+    weight_decay: Fixed = 0.01  # of the behavior alone: PyTorch's AdamW
 
     # Networks
-    width: int = (
-        256  # units of a hidden layer of the policy, and of the behaviour's residual stream
-    )
+    width: int = 256  # units of a hidden layer of the policy, and of the behavior's residual stream
     depth: int = 2  # hidden layers of the policy (AntMaze: 4)
-    behaviour_depth: int = 3  # residual blocks of the behaviour
+    behavior_depth: int = 3  # residual blocks of the behavior
     critic: str = "relu"  # kind of Q and V
     critic_width: int = 256  # units of a hidden layer of Q and V
     critic_depth: int = 2  # hidden layers of Q and V
@@ -94,15 +92,15 @@ class Config:
 
 def phase_ends(config: Config) -> tuple[int, int]:
     """The updates at which the critic's and the policy's phase begin."""
-    parts = config.behaviour_parts + config.critic_parts + config.policy_parts
-    first = config.steps * config.behaviour_parts // parts
-    return first, config.steps * (config.behaviour_parts + config.critic_parts) // parts
+    parts = config.behavior_parts + config.critic_parts + config.policy_parts
+    first = config.steps * config.behavior_parts // parts
+    return first, config.steps * (config.behavior_parts + config.critic_parts) // parts
 
 
 class State(NamedTuple):
     """Everything that training changes."""
 
-    behaviour: Learner  # θ
+    behavior: Learner  # θ
     value: Learner  # ψ
     critics: Learner  # φ
     critics_target: Critics  # φ′
@@ -113,15 +111,15 @@ class State(NamedTuple):
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
-    behaviour_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
-    behaviour = NoiseResNet(behaviour_key, *spec, config.width, config.behaviour_depth, "srpo")
+    behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
+    behavior = NoiseResNet(behavior_key, *spec, config.width, config.behavior_depth, "srpo")
     value = Value(
         value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
     )
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
     return State(
-        behaviour=learning.learner(behaviour),
+        behavior=learning.learner(behavior),
         value=learning.learner(value),
         critics=learning.learner(critics),
         critics_target=critics,
@@ -142,11 +140,11 @@ def diffused(
     return alpha[:, None] * actions + sigma[:, None] * noise, noise, t, sigma
 
 
-def behaviour_loss(behaviour: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+def behavior_loss(behavior: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
     """E ‖ε_θ(a_t, t; s) − ε‖², with dropout."""
     diffusion_key, dropout_key = jax.random.split(key)
     noisy, noise, t, _ = diffused(batch.actions, diffusion_key, 1e-3, 1.0)
-    predicted = behaviour(noisy, t, batch.observations, dropout_key)
+    predicted = behavior(noisy, t, batch.observations, dropout_key)
     return jnp.square(predicted - noise).sum(-1).mean()
 
 
@@ -154,9 +152,9 @@ def q_gradient(
     critics: Critics,
     observations: Float[Array, "b s"],
     actions: Float[Array, "b a"],
-    normalise: bool,
+    normalize: bool,
 ) -> tuple[Float[Array, "b a"], Float[Array, ""]]:
-    """g = ∇_a ½ (Q_1 + Q_2)(s, a), with `normalise` over its root mean square in each row; and the mean Q."""
+    """g = ∇_a ½ (Q_1 + Q_2)(s, a), with `normalize` over its root mean square in each row; and the mean Q."""
 
     def total(a: Array) -> tuple[Array, Array]:
         q = critics(observations, a).mean(0)
@@ -164,7 +162,7 @@ def q_gradient(
 
     gradient, q = jax.grad(total, has_aux=True)(actions)
     size = jnp.sqrt(jnp.square(gradient).mean(-1, keepdims=True))
-    return (gradient / jnp.maximum(size, 1e-12) if normalise else gradient), q
+    return (gradient / jnp.maximum(size, 1e-12) if normalize else gradient), q
 
 
 def policy_loss(
@@ -174,31 +172,31 @@ def policy_loss(
     actions = policy(batch.observations)
     still = jax.lax.stop_gradient(actions)
     noisy, noise, t, sigma = diffused(still, key, 0.02, 0.98)
-    score = state.behaviour.params(noisy, t, batch.observations)
+    score = state.behavior.params(noisy, t, batch.observations)
     score = score - noise if config.subtract_noise else score
     gradient, q = q_gradient(
-        state.critics_target, batch.observations, still, config.normalise_gradient
+        state.critics_target, batch.observations, still, config.normalize_gradient
     )
     direction = jax.lax.stop_gradient(jnp.square(sigma)[:, None] * score - config.beta * gradient)
     loss = (direction * actions).sum(-1).mean()
     return loss, {"q_policy": q}
 
 
-def behaviour_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+def behavior_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
     """One step of θ; the random frequencies of the time are not decayed either."""
-    behaviour, loss, _ = descend(
-        state.behaviour,
-        lambda theta: (behaviour_loss(theta, batch, key), None),
+    behavior, loss, _ = descend(
+        state.behavior,
+        lambda theta: (behavior_loss(theta, batch, key), None),
         learning_rate(config.learning_rate, "constant", state.step, config.steps),
         weight_decay=config.weight_decay,
     )
     fixed = eqx.tree_at(
         lambda net: net.embed.frequencies,
-        behaviour.params,
-        state.behaviour.params.embed.frequencies,
+        behavior.params,
+        state.behavior.params.embed.frequencies,
     )
     return state._replace(
-        behaviour=behaviour._replace(params=fixed), told={**state.told, "bc_loss": loss}
+        behavior=behavior._replace(params=fixed), told={**state.told, "bc_loss": loss}
     )
 
 
@@ -234,7 +232,7 @@ def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) 
     return state._replace(policy=policy, told={**state.told, **told, "policy_loss": loss})
 
 
-PHASES = (behaviour_phase, critic_phase, policy_phase)
+PHASES = (behavior_phase, critic_phase, policy_phase)
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
@@ -259,7 +257,7 @@ def act(
 REFERENCE = "Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion Behavior, ICLR 2024"
 AGENT = Agent(
     "srpo",
-    "Score-regularised policy optimisation",
+    "Score-regularized policy optimization",
     Config,
     init,
     update,

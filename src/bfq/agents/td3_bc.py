@@ -1,6 +1,6 @@
 """TD3-BC: a deterministic policy that climbs Q and stays close to the data's actions.
 
-    initialise π_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
+    initialize π_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
         draw (s, a, r, s′) from the data
         ã  = clip(π_θ′(s′) + clip(0.2 · N(0, I), ±0.5), ±1)
@@ -40,7 +40,7 @@ class Config:
     target_noise_bound: float = 0.5  # bound on that noise
     policy_every: int = 2  # updates between two steps of the policy and of both targets
 
-    # Optimisation
+    # Optimization
     learning_rate: float = 3e-4  # Adam, for policy and critics
     schedule: str = "constant"  # constant | cosine | warmup_cosine
     critic_target_rate: float = 0.005  # ρ for φ′
@@ -122,7 +122,7 @@ def update(
 REFERENCE = "Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021"
 AGENT = Agent(
     "td3_bc",
-    "TD3 with behaviour cloning",
+    "TD3 with behavior cloning",
     Config,
     deterministic.begin,
     update,

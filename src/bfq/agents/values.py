@@ -12,7 +12,7 @@ from bfq.nets.critic import Critics
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
-GUIDANCES = ("random", "mean", "min", "first", "unnormalised")
+GUIDANCES = ("random", "mean", "min", "first", "unnormalized")
 BACKUPS = ("each", "together")
 
 
@@ -80,7 +80,7 @@ def td_loss(
 
 
 def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:
-    """E |κ − 1[u < 0]| u²: its minimiser is the κ-expectile, the mean at κ = ½ and the maximum at κ → 1."""
+    """E |κ − 1[u < 0]| u²: its minimizer is the κ-expectile, the mean at κ = ½ and the maximum at κ → 1."""
     weight = jnp.where(difference < 0.0, 1.0 - expectile, expectile)
     return (weight * jnp.square(difference)).mean()
 
@@ -127,13 +127,13 @@ def in_its_size(values: Float[Array, " b"]) -> Float[Array, ""]:
 def guidance(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
     """E Q / sg E|Q|, which does not change when all critics are multiplied by the same number.
 
-    - "random": Q_k normalised by the other critic's |Q_j|, k drawn anew at each update (DQL, CleanDiffuser);
+    - "random": Q_k normalized by the other critic's |Q_j|, k drawn anew at each update (DQL, CleanDiffuser);
     - "mean": the critics' mean (FQL family), "min": their least (ReBRAC), "first": Q_1 (TD3-BC), each
-      normalised by its own size;
-    - "unnormalised": the critics' mean as it is (FQL on OGBench), which does change with them.
+      normalized by its own size;
+    - "unnormalized": the critics' mean as it is (FQL on OGBench), which does change with them.
     """
-    if how == "unnormalised":
-        return improvement(values, normalised=False)
+    if how == "unnormalized":
+        return improvement(values, normalized=False)
     if how != "random":
         return in_its_size(values[0] if how == "first" else aggregate(values, how))
     means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
@@ -169,10 +169,10 @@ def guided(
     return q_k.mean() / (jnp.abs(q_j).mean() + 1e-6), jnp.concatenate([q_k, q_j])
 
 
-def improvement(values: Float[Array, "q b"], normalised: bool) -> Float[Array, ""]:
-    """E Q̄ with Q̄ the critics' mean, divided by sg E|Q̄| if normalised: what the FQL family's actors raise."""
+def improvement(values: Float[Array, "q b"], normalized: bool) -> Float[Array, ""]:
+    """E Q̄ with Q̄ the critics' mean, divided by sg E|Q̄| if normalized: what the FQL family's actors raise."""
     mean = aggregate(values, "mean")
-    return in_its_size(mean) if normalised else mean.mean()
+    return in_its_size(mean) if normalized else mean.mean()
 
 
 def choose(

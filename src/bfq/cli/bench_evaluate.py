@@ -36,7 +36,7 @@ MEASURE = Measure(
 def add_words(parser: argparse.ArgumentParser) -> None:
     """What is evaluated, and for how long."""
     add = parser.add_argument
-    add("--seeds", type=int, default=6, metavar="N", help="members, freshly initialised; default 6")
+    add("--seeds", type=int, default=6, metavar="N", help="members, freshly initialized; default 6")
     add("--episodes", type=int, default=50, metavar="N", help="episodes a member; default 50")
     add("--candidates", type=int, metavar="N", help="actions drawn a state; default the preset's")
     add(

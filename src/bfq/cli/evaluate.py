@@ -93,23 +93,23 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bfq.reports.statistics import summarise
+    from bfq.reports.statistics import summarize
     from bfq.reports.tables import mean_text, number_text
 
     scores, members = found["scores"], found["members"]
     title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"
     table = Table(title=title, caption=_protocol(found), box=box.SIMPLE_HEAD)
-    for column in ("member", "return", "normalised"):
+    for column in ("member", "return", "normalized"):
         table.add_column(column, justify="right")
-    normalised = scores["normalized"] or [None] * len(members)
-    for member, value, score in zip(members, scores["return"], normalised, strict=True):
+    normalized = scores["normalized"] or [None] * len(members)
+    for member, value, score in zip(members, scores["return"], normalized, strict=True):
         overrides = "".join(f", {name}={number:g}" for name, number in member["overrides"].items())
         shown = "–" if score is None else number_text(score, 1)
         table.add_row(f"seed {member['seed']}{overrides}", number_text(value, 1), shown)
     if len(members) > 1:
         table.add_section()
-        over_all = summarise(scores["normalized"]) if scores["normalized"] else None
-        mean = mean_text(summarise(scores["return"]), "return")
+        over_all = summarize(scores["normalized"]) if scores["normalized"] else None
+        mean = mean_text(summarize(scores["return"]), "return")
         table.add_row("mean ± std", mean, mean_text(over_all, "normalized"))
     Console().print(table)
 

@@ -165,7 +165,7 @@ def _next(name: str, availability: str) -> list[tuple[str, str]]:
 
 
 def _score(card: Card) -> str:
-    """What an episode is scored by, and between which returns a score is normalised."""
+    """What an episode is scored by, and between which returns a score is normalized."""
     reference = card["reference"]
     if reference is None:
         return str(card["metric"])

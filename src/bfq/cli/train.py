@@ -20,7 +20,7 @@ BASELINE_HELP = (
     "also train this agent, or these (`iql,bc`), or all others (`all`), and show them beside, each as its "
     "preset is; default bc where neither --task nor --agent is given"
 )
-DATA_HELP = "how numbers are changed first, as observations=none or reward=standardise; default from the preset"
+DATA_HELP = "how numbers are changed first, as observations=none or reward=standardize; default from the preset"
 DESCRIBES_A_RUN = (
     "task", "agent", "steps", "seeds", "set", "baseline", "eval_episodes", "evaluations", "candidates",
     "temperature", "eval_seed", "selection", "softmax_weight", "policy", "sampling_steps", "sampler", "data",

@@ -17,7 +17,7 @@ from bfq.data.checks.succession import check_succession
 from bfq.data.checks.suspicions import notes_on
 from bfq.data.checks.trajectories import join
 from bfq.data.checks.validation import as_array, check
-from bfq.data.summary import Summary, gather, summarise
+from bfq.data.summary import Summary, gather, summarize
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -70,7 +70,7 @@ class Dataset:
     @cached_property
     def summary(self) -> Summary:
         """What must be known of every number in it."""
-        return summarise(
+        return summarize(
             self.columns, {"action_low": self.action_low, "action_high": self.action_high}
         )
 

@@ -17,7 +17,7 @@ RewardOn = Literal["state", "next_state"]
 CELL, OFFSET = 4.0, 4.0  # side of a maze's cell, and how far its first corner lies from the origin
 CUBE = 14  # where the cube's position begins in qpos, after the arm's six and the gripper's eight joints
 DRAWER, WINDOW = 23, 24  # after the cube's pose and the two buttons
-NEAR = 0.04  # metres
+NEAR = 0.04  # meters
 
 _Point = tuple[float, ...]
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.summary import Summariser, Summary
+from bfq.data.summary import Summarizer, Summary
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
 
@@ -130,7 +130,7 @@ class Writer:
         self._recipe = json.loads(json.dumps(recipe or {}))
         self._journal = self._part / "journal.json"
         self._state: dict[str, Any] = {}
-        self._summariser: Summariser | None = None
+        self._summarizer: Summarizer | None = None
         self._lock, self._replace, self._moved = ExitStack(), replace, False
 
     def __enter__(self) -> "Writer":
@@ -138,7 +138,7 @@ class Writer:
         self._hold()
         with _disk(self._part):
             self._state = self._held() or {"pieces": {}, "rows": 0, "columns": {}}
-            self._summariser = None if self.rows else Summariser()
+            self._summarizer = None if self.rows else Summarizer()
             for file in self._part.glob("*.npy"):
                 row_bytes = self._state["columns"].get(file.name, [None, 0])[1]
                 os.truncate(file, _HEADER + self.rows * row_bytes if row_bytes else 0)
@@ -228,8 +228,8 @@ class Writer:
         columns |= {
             _info(self._part, name).name: np.asarray(column) for name, column in piece.infos.items()
         }
-        if self._summariser is not None:
-            self._summariser.add(piece.columns)
+        if self._summarizer is not None:
+            self._summarizer.add(piece.columns)
         with _disk(self._part):
             for name, column in columns.items():
                 self._write(name, np.ascontiguousarray(column))
@@ -239,9 +239,9 @@ class Writer:
 
     def _summary(self) -> Summary:
         """Of all pieces: worked out while they came, or, where some were there before, from the disk."""
-        if self._summariser is None:
+        if self._summarizer is None:
             return load(self._part).summary
-        return self._summariser.result(
+        return self._summarizer.result(
             {
                 name: np.asarray(self._state["told"][name], np.float32)
                 for name in ("action_low", "action_high")

@@ -30,15 +30,15 @@ class Summary:
     reward_high: float
 
 
-def summarise(columns: Columns, constants: Columns) -> Summary:
+def summarize(columns: Columns, constants: Columns) -> Summary:
     """The summary of columns of equal length; `constants` only enter the fingerprint."""
-    work = Summariser()
+    work = Summarizer()
     for chunk in chunks(columns):
         work.add(chunk)
     return work.result(constants)
 
 
-class Summariser:
+class Summarizer:
     """Works out the summary of columns that arrive in pieces."""
 
     def __init__(self) -> None:

@@ -18,11 +18,11 @@ REWARDS = (
     "return_range",
     "minus_one",
     "cql_antmaze",
-    "standardise",
+    "standardize",
     "hundredfold",
     "min_max",
 )
-OBSERVATIONS = ("none", "standardise", "standardise_padded")
+OBSERVATIONS = ("none", "standardize", "standardize_padded")
 CONSTANT = (
     1e-6  # numbers that spread less are taken for one number with its roundings, as in MeanFlowQL
 )
@@ -52,7 +52,7 @@ class Transforms:
     reward: RewardTransform
     observations: str  # which rule gave mean and std
 
-    def normalise(self, observations: npt.NDArray[Any]) -> Floats:
+    def normalize(self, observations: npt.NDArray[Any]) -> Floats:
         """Observations as the agent sees them: (s − μ) / σ."""
         return ((observations - self.observation_mean) / self.observation_std).astype(np.float32)
 
@@ -70,17 +70,17 @@ class Transforms:
         return {"observations": self.observations, "reward": asdict(self.reward)}
 
 
-def fit(dataset: Dataset, observations: str = "standardise", reward: str = "none") -> Transforms:
+def fit(dataset: Dataset, observations: str = "standardize", reward: str = "none") -> Transforms:
     """Fits the chosen transforms to a dataset."""
     if observations not in OBSERVATIONS:
         raise unknown("observation transform", observations, OBSERVATIONS)
     mean = np.zeros(dataset.observation_dim, np.float32)
     std = np.ones(dataset.observation_dim, np.float32)
-    if observations == "standardise":
+    if observations == "standardize":
         mean = dataset.summary.observation_mean.astype(np.float32)
         std = dataset.summary.observation_std.astype(np.float32)
         std = np.where(std < CONSTANT, np.float32(1.0), std)
-    if observations == "standardise_padded":  # TD3-BC
+    if observations == "standardize_padded":  # TD3-BC
         mean = dataset.summary.observation_mean.astype(np.float32)
         std = (dataset.summary.observation_std + 1e-3).astype(np.float32)
     return Transforms(
@@ -103,7 +103,7 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
         low, high = dataset.summary.reward_low, dataset.summary.reward_high
         scale = 2.0 / (high - low) if high > low else 1.0
         return RewardTransform(name, scale, -1.0 - scale * low)
-    if name == "standardise":
+    if name == "standardize":
         std = dataset.summary.reward_std or 1.0
         return RewardTransform(name, 1.0 / std, -dataset.summary.reward_mean / std)
     if name not in scales:
@@ -114,9 +114,9 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
 def apply(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
     """The dataset's arrays in the agent's units."""
     return {
-        "observations": transforms.normalise(dataset.observations),
+        "observations": transforms.normalize(dataset.observations),
         "actions": transforms.to_unit(dataset.actions),
         "rewards": transforms.reward(dataset.rewards),
-        "next_observations": transforms.normalise(dataset.next_observations),
+        "next_observations": transforms.normalize(dataset.next_observations),
         "masks": np.asarray(dataset.masks),
     }

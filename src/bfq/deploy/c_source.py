@@ -1,7 +1,7 @@
 """A plan as one C99 file: constants, and a function without allocation, libraries or global state.
 
 Weights are packed in blocks of outputs, W[block][input][lane]: each block's sums stay in registers while its
-weights stream by in the order they lie in memory, and compilers vectorise over the lanes without leave to
+weights stream by in the order they lie in memory, and compilers vectorize over the lanes without leave to
 reorder sums. The exponential is a polynomial for the same reason.
 """
 

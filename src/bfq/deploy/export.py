@@ -159,7 +159,7 @@ def prove(plan: Plan, act: Callable[[Any, Any], Any], metadata: dict[str, Any]) 
     unit = random.normal(size=(TRIED, plan.observation_dim)).astype(np.float32)
     observations = transforms.observation_mean + transforms.observation_std * unit
     key = jax.random.key(0)
-    wanted = np.asarray(jax.jit(act)(transforms.normalise(observations), key))
+    wanted = np.asarray(jax.jit(act)(transforms.normalize(observations), key))
     noise = noise_of(key, TRIED, plan.noise_dim) if plan.noise_dim else None
     found = NumpyPolicy(arrays_of(plan), metadata)(observations, noise)
     half = 0.5 * (transforms.action_high - transforms.action_low)

@@ -60,8 +60,8 @@ def onnx_model(plan: Plan, metadata: dict[str, Any]) -> bytes:
     except ImportError as error:
         raise BadInput("the onnx format needs the package onnx: pip install onnx.") from error
     graph, transforms = _Graph(onnx), plan.transforms
-    centred = graph.add("Sub", "observation", transforms.observation_mean)
-    x = graph.add("Div", centred, transforms.observation_std)
+    centered = graph.add("Sub", "observation", transforms.observation_mean)
+    x = graph.add("Div", centered, transforms.observation_std)
     noise = ""
     if plan.noise_dim:
         noise = graph.add("Mul", "noise", plan.temperature)

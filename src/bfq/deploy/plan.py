@@ -58,7 +58,7 @@ class Plan:
         return len(self.transforms.action_low)
 
 
-def _learnt(state: Any, policy: str) -> tuple[Any, str]:
+def _learned(state: Any, policy: str) -> tuple[Any, str]:
     return state.policy.params, "online"
 
 
@@ -75,11 +75,11 @@ ACTORS: dict[str, Callable[[Any, str], tuple[Any, str]]] = {
     "bfq": _followed,
     "ofql": _followed,
     "fql": _distilled,
-    "bc": _learnt,
-    "iql": _learnt,
-    "td3_bc": _learnt,
-    "rebrac": _learnt,
-    "srpo": _learnt,
+    "bc": _learned,
+    "iql": _learned,
+    "td3_bc": _learned,
+    "rebrac": _learned,
+    "srpo": _learned,
 }
 EXPORTABLE = (
     "a file holds one pass of an MLP: bfq and ofql (embedded or raw_time), fql, iql, td3_bc, rebrac, srpo "

@@ -51,7 +51,7 @@ class Policy:
         key = jax.random.fold_in(
             self._key, 2**30 + self._calls
         )  # away from the keys of the updates
-        actions = self._act(self._transforms.normalise(np.atleast_2d(given)), key)
+        actions = self._act(self._transforms.normalize(np.atleast_2d(given)), key)
         world = self._transforms.from_unit(np.asarray(actions)).astype(np.float32)
         return world.reshape(*given.shape[:-1], -1)
 

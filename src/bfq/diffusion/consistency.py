@@ -1,7 +1,7 @@
 """Consistency models: one function that sends every noisy action of a path to the path's beginning.
 
 The path is a_t = a + t z with t from ε = 0.002 to T = 80. f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t)
-is the identity at t = ε whatever the network says, and is trained to agree with itself at neighbouring times.
+is the identity at t = ε whatever the network says, and is trained to agree with itself at neighboring times.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def grid_size(step: Int[Array, ""], updates: int) -> Int[Array, ""]:
     return FEWEST + (jnp.asarray(last, jnp.int32) < step).sum()
 
 
-def neighbouring_times(
+def neighboring_times(
     key: PRNGKeyArray, count: int, size: Int[Array, ""] | int
 ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
     """(t_i, t_{i+1}) for i uniform on 0 … N − 2."""

@@ -1,4 +1,4 @@
-"""From noise to action by a learnt prediction of the action: five rules with one signature.
+"""From noise to action by a learned prediction of the action: five rules with one signature.
 
 Every rule is a list of linear steps,
 

@@ -2,7 +2,7 @@
 
 The world is D4RL's fact by fact: the maps, walls 2 m high, the Ant (10 Hz, motors of ±30, contacts,
 masses), 29 observations (15 positions, 14 velocities), start at the origin with jitter, a goal drawn at
-every reset at its cell's centre + U(0, 1) + U(0, 0.5) an axis, reward 1 and the end within 0.5 m of it,
+every reset at its cell's center + U(0, 1) + U(0, 0.5) an axis, reward 1 and the end within 0.5 m of it,
 reward 0 before. A fallen Ant lies until the time is up. From the states in D4RL's files a step here ends
 where D4RL's did, to the rounding of the files (median error 6e-7); in about 1 step of 1000, nearly always
 at a wall, positions are off by up to 0.003.
@@ -20,17 +20,17 @@ import numpy.typing as npt
 
 from bfq.envs.masses import robot_file, weigh_as_mujoco_2
 from bfq.envs.maze_ant import JITTER, Herd, as_maze_ant
-from bfq.envs.mazes import MAZES, UNIT, Maze, centres
+from bfq.envs.mazes import MAZES, UNIT, Maze, centers
 from bfq.envs.optional import package
 from bfq.errors import unknown
 
 Doubles = npt.NDArray[np.float64]
 ANT = robot_file("ant.xml")
-REACH = 0.5  # metres from the goal that count as arrival
+REACH = 0.5  # meters from the goal that count as arrival
 SPREADS = (
     1.0,
     0.5,
-)  # the goal is off its cell's centre by a uniform draw of each of these, an axis
+)  # the goal is off its cell's center by a uniform draw of each of these, an axis
 WALL_HEIGHT = 2.0
 PICTURE = (480, 640)  # height, width
 FIELD_OF_VIEW = 45.0  # degrees, of the height of the picture
@@ -45,7 +45,7 @@ class Course(NamedTuple):
     @property
     def mean_goal(self) -> Doubles:
         """The middle of where goals are drawn."""
-        return centres(self.goal_cell) + sum(SPREADS) / 2.0
+        return centers(self.goal_cell) + sum(SPREADS) / 2.0
 
 
 COURSES = {
@@ -64,7 +64,7 @@ def make(name: str, render: bool = False) -> "AntMaze":
 
 
 def draw_goals(middles: Doubles, rng: np.random.Generator) -> Doubles:
-    """A goal for each cell centre, as D4RL draws them: off it by two uniform draws an axis."""
+    """A goal for each cell center, as D4RL draws them: off it by two uniform draws an axis."""
     return middles + sum(rng.uniform(0.0, spread, middles.shape) for spread in SPREADS)
 
 
@@ -76,7 +76,7 @@ def build(maze: Maze) -> Any:
         spec.worldbody.add_geom(
             name=f"wall_{row}_{column}",
             type=mujoco.mjtGeom.mjGEOM_BOX,
-            pos=[*centres((row, column)), WALL_HEIGHT / 2.0],
+            pos=[*centers((row, column)), WALL_HEIGHT / 2.0],
             size=[UNIT / 2.0, UNIT / 2.0, WALL_HEIGHT / 2.0],
             contype=1,
             conaffinity=1,
@@ -104,7 +104,7 @@ def _above(maze: Maze) -> list[float]:
     """From where a camera that looks down has the whole maze in the picture."""
     rows, columns = maze.walls.shape
     height = 1.05 * UNIT * max(rows, columns * PICTURE[0] / PICTURE[1])
-    middle = centres(((rows - 1) / 2.0, (columns - 1) / 2.0))
+    middle = centers(((rows - 1) / 2.0, (columns - 1) / 2.0))
     return [*middle, WALL_HEIGHT + height / 2.0 / np.tan(np.radians(FIELD_OF_VIEW / 2.0))]
 
 
@@ -128,7 +128,7 @@ class AntMaze(gymnasium.Env):  # type: ignore[misc]
     ) -> tuple[Doubles, dict[str, Any]]:
         """Begins an episode at the origin, with a goal drawn anew."""
         super().reset(seed=seed)
-        self.goal = draw_goals(centres(self._course.goal_cell), self.np_random)
+        self.goal = draw_goals(centers(self._course.goal_cell), self.np_random)
         self._model.site("goal").pos[:2] = self.goal
         self._ant.place(self.np_random.uniform(-JITTER, JITTER, (1, 2)), self.np_random)
         return self._observation(), {"goal": self.goal.copy()}

@@ -47,7 +47,7 @@ class Herd:
         self.qpos: Doubles = np.tile(model.qpos0, (count, 1))
         self.qvel: Doubles = np.zeros((count, model.nv))
 
-    def place(self, places: Doubles, rng: np.random.Generator, normalise: bool = True) -> None:
+    def place(self, places: Doubles, rng: np.random.Generator, normalize: bool = True) -> None:
         """Sets every robot down at its place, joints and speeds jittered.
 
         MuJoCo 2 made the jittered quaternion a unit one at once, MuJoCo 3 does so in the first step only.
@@ -57,7 +57,7 @@ class Herd:
             world.qpos[:] += rng.uniform(-JITTER, JITTER, self._model.nq)
             world.qpos[:2] = places[k]
             world.qvel[:] = JITTER * rng.standard_normal(self._model.nv)
-            if normalise:
+            if normalize:
                 self._mujoco.mj_normalizeQuat(self._model, world.qpos)
             self._settle(k)
 

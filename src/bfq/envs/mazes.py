@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 Cells = npt.NDArray[np.int64]  # (…, 2): row, column
-Places = npt.NDArray[np.float64]  # (…, 2): x along the columns, y along the rows, in metres
-UNIT = 4.0  # side of a cell, in metres
-ORIGIN = 1  # row and column of the cell whose centre is (0, 0)
+Places = npt.NDArray[np.float64]  # (…, 2): x along the columns, y along the rows, in meters
+UNIT = 4.0  # side of a cell, in meters
+ORIGIN = 1  # row and column of the cell whose center is (0, 0)
 AROUND = (
     (-1, 0),
     (0, -1),
@@ -62,10 +62,10 @@ class Maze:
         queue = deque([goal])
         while queue:
             cell = queue.popleft()
-            for neighbour in self._free_around(cell):
-                if np.isinf(far[neighbour]):
-                    far[neighbour] = far[cell] + 1.0
-                    queue.append(neighbour)
+            for neighbor in self._free_around(cell):
+                if np.isinf(far[neighbor]):
+                    far[neighbor] = far[cell] + 1.0
+                    queue.append(neighbor)
         return far
 
     @cached_property
@@ -94,8 +94,8 @@ class Maze:
         return around in ([False, True, False, True], [True, False, True, False])
 
 
-def centres(cells: npt.ArrayLike) -> Places:
-    """Where the centres of these cells lie."""
+def centers(cells: npt.ArrayLike) -> Places:
+    """Where the centers of these cells lie."""
     return UNIT * (np.asarray(cells, np.float64)[..., ::-1] - ORIGIN)
 
 

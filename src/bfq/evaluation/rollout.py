@@ -54,7 +54,7 @@ def population_act(
     policy = _compiled_act(population.agent.act, protocol.acting)
 
     def act(observations: Floats, time: int) -> Floats:
-        seen = transforms.normalise(observations)
+        seen = transforms.normalize(observations)
         actions = policy(states, seen, population.keys, population.configs, np.int32(time))
         return transforms.from_unit(np.asarray(actions))
 

@@ -12,9 +12,9 @@ Scores = dict[str, Any]
 
 
 def scores(episodes: Episodes, reference: Reference | None, metric: str = "return") -> Scores:
-    """The mean return of each member, its share of successes where the world tells, and its normalised score.
+    """The mean return of each member, its share of successes where the world tells, and its normalized score.
 
-    Without a reference `normalized` is null: a number would mean nothing. `metric` says what is normalised.
+    Without a reference `normalized` is null: a number would mean nothing. `metric` says what is normalized.
     """
     found: Scores = {"return": episodes.returns.mean(1).tolist()}
     if not np.isnan(episodes.success).all():
@@ -22,7 +22,7 @@ def scores(episodes: Episodes, reference: Reference | None, metric: str = "retur
         success = np.where(np.isnan(episodes.returns), np.nan, episodes.success)
         found["success"] = success.mean(1).tolist()
     found["normalized"] = (
-        None if reference is None else [reference.normalise(value) for value in found[metric]]
+        None if reference is None else [reference.normalize(value) for value in found[metric]]
     )
     return found
 

@@ -2,7 +2,7 @@
 
 The paper's policy operator is π(a_t, r, t; s) = a_t − d(a_t, r, t; s) with the displacement
 d = ∫_r^t v dτ. A network predicts the velocity-like v_θ and the displacement is (t − r) v_θ, which makes
-π the identity at r = t and lets short displacements be learnt from the flow-matching velocity.
+π the identity at r = t and lets short displacements be learned from the flow-matching velocity.
 """
 
 from collections.abc import Sequence

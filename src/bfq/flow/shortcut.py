@@ -1,7 +1,7 @@
 """Shortcut models: a velocity that is told the length of its step and learns long steps from two halves.
 
 Time runs forward: t = 0 is noise x0, t = 1 is data x1. A step of index k has length 2^−k, so k = log2 M for M
-equal steps. The shortest, of length 1/`finest`, is learnt from the data; each longer one from two of half its
+equal steps. The shortest, of length 1/`finest`, is learned from the data; each longer one from two of half its
 length. `finest` is a power of two.
 """
 

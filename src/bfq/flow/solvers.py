@@ -1,4 +1,4 @@
-"""Numerical integration of a learnt velocity field from noise (t = 1) to action (t = 0)."""
+"""Numerical integration of a learned velocity field from noise (t = 1) to action (t = 0)."""
 
 from collections.abc import Callable
 

@@ -26,7 +26,7 @@ def _fql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     """Linear, GELU, LayerNorm with variance-scaled weights, as the FQL family."""
     xavier = variance_scaling(1.0)
     return MLP(
-        key, fan_in, 1, width, depth, "gelu", norm="after", initialise=xavier, norm_epsilon=1e-6
+        key, fan_in, 1, width, depth, "gelu", norm="after", initialize=xavier, norm_epsilon=1e-6
     )
 
 
@@ -37,14 +37,14 @@ def _relu(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
 
 def _iql(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     """Linear and ReLU with orthogonal weights, as IQL's own code."""
-    return MLP(key, fan_in, 1, width, depth, "relu", initialise=orthogonal(2**0.5))
+    return MLP(key, fan_in, 1, width, depth, "relu", initialize=orthogonal(2**0.5))
 
 
 def _rebrac(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
     """Linear, ReLU, LayerNorm; hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
     return MLP(
         key, fan_in, 1, width, depth, "relu", norm="after",
-        initialise=uniform(bias=0.1), initialise_output=uniform(3e-3), norm_epsilon=1e-6,
+        initialize=uniform(bias=0.1), initialize_output=uniform(3e-3), norm_epsilon=1e-6,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.kernels.device import use
 from bfq.kernels.one_row import fits, two_layers
 from bfq.kernels.rounded import full
-from bfq.nets.layers import ACTIVATIONS, Initialiser, Linear, torch_uniform
+from bfq.nets.layers import ACTIVATIONS, Initializer, Linear, torch_uniform
 from bfq.nets.mlp import hidden_layers
 
 
@@ -58,11 +58,11 @@ class TimeEmbedding(eqx.Module):
         scale: int,
         activation: str = "mish",
         code: str = "cosines_first",
-        initialise: Initialiser = torch_uniform,
+        initialize: Initializer = torch_uniform,
     ):
         first_key, second_key = jax.random.split(key)
-        self.first = Linear(first_key, dim, hidden, initialise)
-        self.second = Linear(second_key, hidden, out, initialise)
+        self.first = Linear(first_key, dim, hidden, initialize)
+        self.second = Linear(second_key, hidden, out, initialize)
         self.dim, self.scale, self.activation, self.code = dim, scale, activation, code
 
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:

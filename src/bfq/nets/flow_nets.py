@@ -30,7 +30,7 @@ class FlowNet(eqx.Module):
     ):
         fan_in = observation_dim + action_dim + numbers
         self.trunk = MLP(
-            key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0)
+            key, fan_in, action_dim, width, depth, activation, initialize=variance_scaling(1.0)
         )
 
     @property

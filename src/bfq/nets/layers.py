@@ -13,18 +13,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.kernels.device import use
 from bfq.kernels.products import half_product
 
-Initialiser = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
+Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
 
-def variance_scaling(scale: float) -> Initialiser:
+def variance_scaling(scale: float) -> Initializer:
     """Uniform weights of variance scale / fan-average with zero biases, as in the FQL family."""
 
-    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         bound = (3.0 * scale * 2.0 / (fan_in + fan_out)) ** 0.5
         weight = jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound)
         return weight, jnp.zeros(fan_out)
 
-    return initialise
+    return initialize
 
 
 def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
@@ -35,10 +35,10 @@ def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, A
     return weight, jnp.zeros(fan_out)
 
 
-def uniform(bound: float | None = None, bias: float | None = None) -> Initialiser:
+def uniform(bound: float | None = None, bias: float | None = None) -> Initializer:
     """Weights from U(±bound), by default ±1/√fan_in; biases one constant, by default from the same law."""
 
-    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         most = fan_in**-0.5 if bound is None else bound
         weight_key, bias_key = jax.random.split(key)
         weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-most, maxval=most)
@@ -46,21 +46,21 @@ def uniform(bound: float | None = None, bias: float | None = None) -> Initialise
             return weight, jnp.full(fan_out, bias)
         return weight, jax.random.uniform(bias_key, (fan_out,), minval=-most, maxval=most)
 
-    return initialise
+    return initialize
 
 
 torch_uniform = uniform()  # PyTorch's Linear: CleanDiffuser, DQL, TD3-BC
 
 
-def orthogonal(gain: float) -> Initialiser:
+def orthogonal(gain: float) -> Initializer:
     """Weights with orthogonal rows or columns of length `gain`, and zero biases, as IQL."""
 
-    def initialise(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         tall = jax.random.normal(key, (max(fan_in, fan_out), min(fan_in, fan_out)))
         weight = nearest_orthogonal(tall)
         return gain * (weight if fan_in >= fan_out else weight.T), jnp.zeros(fan_out)
 
-    return initialise
+    return initialize
 
 
 def nearest_orthogonal(tall: Float[Array, "n m"], iterations: int = 40) -> Float[Array, "n m"]:
@@ -116,9 +116,9 @@ class Linear(eqx.Module):
     bias: Float[Array, " o"]
 
     def __init__(
-        self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialise: Initialiser = torch_uniform
+        self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialize: Initializer = torch_uniform
     ):
-        self.weight, self.bias = initialise(key, fan_in, fan_out)
+        self.weight, self.bias = initialize(key, fan_in, fan_out)
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Applies the map to the last axis."""
@@ -133,7 +133,7 @@ def inner(linear: Linear, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
 
 
 class LayerNorm(eqx.Module):
-    """Normalises the last axis to mean 0 and variance 1, then scales and shifts."""
+    """Normalizes the last axis to mean 0 and variance 1, then scales and shifts."""
 
     scale: Float[Array, " d"]
     shift: Float[Array, " d"]
@@ -143,17 +143,17 @@ class LayerNorm(eqx.Module):
         self.scale, self.shift, self.epsilon = jnp.ones(width), jnp.zeros(width), epsilon
 
     def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-        """Normalises each vector by its own statistics."""
-        return normalised(x, self.epsilon, self.scale, self.shift)
+        """Normalizes each vector by its own statistics."""
+        return normalized(x, self.epsilon, self.scale, self.shift)
 
 
-def normalised(
+def normalized(
     x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, " d"], shift: Float[Array, " d"]
 ) -> Float[Array, "*b d"]:
     """(x − mean) / √(variance + ε) · scale + shift over the last axis."""
-    centred = x - _mean(x)
-    variance = _mean(jnp.square(centred))
-    return centred * jax.lax.rsqrt(variance + epsilon) * scale + shift
+    centered = x - _mean(x)
+    variance = _mean(jnp.square(centered))
+    return centered * jax.lax.rsqrt(variance + epsilon) * scale + shift
 
 
 def _mean(x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:

@@ -13,10 +13,10 @@ from bfq.kernels.layers import layers, suits
 from bfq.kernels.rounded import full
 from bfq.nets.layers import (
     ACTIVATIONS,
-    Initialiser,
+    Initializer,
     LayerNorm,
     Linear,
-    normalised,
+    normalized,
     product,
     torch_uniform,
 )
@@ -45,20 +45,20 @@ class MLP(eqx.Module):
         activation: str,
         norm: str = "none",
         first_activation: str = "",
-        initialise: Initialiser = torch_uniform,
-        initialise_output: Initialiser | None = None,
+        initialize: Initializer = torch_uniform,
+        initialize_output: Initializer | None = None,
         norm_epsilon: float = 1e-5,
     ):
         keys = jax.random.split(key, depth + 1)
         sizes = [fan_in] + [width] * depth
         self.hidden = tuple(
-            Linear(k, i, o, initialise)
+            Linear(k, i, o, initialize)
             for k, (i, o) in zip(keys[:-1], pairwise(sizes), strict=True)
         )
         self.norms = (
             () if norm == "none" else tuple(LayerNorm(width, norm_epsilon) for _ in range(depth))
         )
-        self.output = Linear(keys[-1], sizes[-1], fan_out, initialise_output or initialise)
+        self.output = Linear(keys[-1], sizes[-1], fan_out, initialize_output or initialize)
         self.activations = (first_activation or activation,) + (activation,) * (depth - 1)
         self.norm = norm
 
@@ -81,9 +81,9 @@ class Finish(NamedTuple):
     def __call__(self, z: Float[Array, "*b o"], *told: Float[Array, " o"]) -> Float[Array, "..."]:
         """F(z), with the scale and the shift of the norm if there is one."""
         norm, head = (told[:-1], told[-1]) if self.headed else (told, None)
-        z = normalised(z, self.epsilon, *norm) if self.norm == "before" else z
+        z = normalized(z, self.epsilon, *norm) if self.norm == "before" else z
         h = ACTIVATIONS[self.activation](z)
-        h = normalised(h, self.epsilon, *norm) if self.norm == "after" else h
+        h = normalized(h, self.epsilon, *norm) if self.norm == "after" else h
         return h if head is None else (h * head).sum(-1)
 
 

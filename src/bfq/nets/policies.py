@@ -24,7 +24,7 @@ def _relu(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
 
 def _iql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
     """ReLU with orthogonal weights, as IQL's own code."""
-    return MLP(key, s, a, width, depth, "relu", initialise=orthogonal(2**0.5))
+    return MLP(key, s, a, width, depth, "relu", initialize=orthogonal(2**0.5))
 
 
 def _rebrac(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
@@ -36,8 +36,8 @@ def _rebrac(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
         width,
         depth,
         "relu",
-        initialise=uniform(bias=0.1),
-        initialise_output=uniform(1e-3),
+        initialize=uniform(bias=0.1),
+        initialize_output=uniform(1e-3),
     )
 
 
@@ -49,7 +49,7 @@ def _fql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
 def fql_like(key: PRNGKeyArray, s: int, a: int, width: int, depth: int, activation: str) -> MLP:
     """An MLP with the FQL family's first weights: variance-scaled, the last layer a hundredth of that."""
     first, last = variance_scaling(1.0), variance_scaling(0.01)
-    return MLP(key, s, a, width, depth, activation, initialise=first, initialise_output=last)
+    return MLP(key, s, a, width, depth, activation, initialize=first, initialize_output=last)
 
 
 KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], MLP]] = {

@@ -4,8 +4,8 @@ Called as `net(noisy_action, time, observation, key)`; without a key nothing is 
 use it differ in small ways, which `kind` keeps apart:
 
 - "clean_diffuser": sinusoids of t and a small MLP with Mish; the last layer is linear in the residual stream;
-- "idql": learnt Fourier features, Mish before the last layer, Flax's first weights and layer norm (official);
-- "srpo": as "idql" with random Fourier features that are never learnt, and PyTorch's first weights.
+- "idql": learned Fourier features, Mish before the last layer, Flax's first weights and layer norm (official);
+- "srpo": as "idql" with random Fourier features that are never learned, and PyTorch's first weights.
 """
 
 import equinox as eqx
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.layers import (
-    Initialiser,
+    Initializer,
     LayerNorm,
     Linear,
     drop,
@@ -44,23 +44,25 @@ class FourierEmbedding(eqx.Module):
     frequencies: Float[Array, " f"]
     first: Linear
     second: Linear
-    learnt: bool = eqx.field(static=True)
+    learned: bool = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, dim: int, out: int, learnt: bool, initialise: Initialiser
+        self, key: PRNGKeyArray, dim: int, out: int, learned: bool, initialize: Initializer
     ):
         frequency_key, first_key, second_key = jax.random.split(key, 3)
-        self.frequencies = (0.2 if learnt else 30.0) * jax.random.normal(frequency_key, (dim // 2,))
-        self.first = Linear(first_key, dim, out, initialise)
-        self.second = Linear(second_key, out, out, initialise)
-        self.learnt = learnt
+        self.frequencies = (0.2 if learned else 30.0) * jax.random.normal(
+            frequency_key, (dim // 2,)
+        )
+        self.first = Linear(first_key, dim, out, initialize)
+        self.second = Linear(second_key, out, out, initialize)
+        self.learned = learned
 
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
         """Embeds each time."""
-        frequencies = self.frequencies if self.learnt else jax.lax.stop_gradient(self.frequencies)
+        frequencies = self.frequencies if self.learned else jax.lax.stop_gradient(self.frequencies)
         angles = 2.0 * jnp.pi * t[..., None] * frequencies
         waves = [jnp.cos(angles), jnp.sin(angles)]
-        code = jnp.concatenate(waves if self.learnt else waves[::-1], axis=-1)
+        code = jnp.concatenate(waves if self.learned else waves[::-1], axis=-1)
         return self.second(mish(self.first(code)))
 
 
@@ -71,11 +73,11 @@ class Block(eqx.Module):
     expand: Linear
     contract: Linear
 
-    def __init__(self, key: PRNGKeyArray, width: int, initialise: Initialiser, norm_epsilon: float):
+    def __init__(self, key: PRNGKeyArray, width: int, initialize: Initializer, norm_epsilon: float):
         expand_key, contract_key = jax.random.split(key)
         self.norm = LayerNorm(width, norm_epsilon)
-        self.expand = Linear(expand_key, width, 4 * width, initialise)
-        self.contract = Linear(contract_key, 4 * width, width, initialise)
+        self.expand = Linear(expand_key, width, 4 * width, initialize)
+        self.contract = Linear(contract_key, 4 * width, width, initialize)
 
     def __call__(
         self, x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None

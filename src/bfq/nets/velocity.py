@@ -108,7 +108,7 @@ class RawTimeVelocity(eqx.Module):
     ):
         fan_in = observation_dim + action_dim + 2
         self.trunk = MLP(
-            key, fan_in, action_dim, width, depth, activation, initialise=variance_scaling(1.0)
+            key, fan_in, action_dim, width, depth, activation, initialize=variance_scaling(1.0)
         )
 
     @property
@@ -123,7 +123,7 @@ class RawTimeVelocity(eqx.Module):
 
 
 def rms_norm(x: Float[Array, "*b d"], gain: Float[Array, " d"]) -> Float[Array, "*b d"]:
-    """x / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learnt."""
+    """x / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learned."""
     unit = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
     return unit * gain * x.shape[-1] ** 0.5
 
@@ -196,7 +196,7 @@ class ResidualVelocity(eqx.Module):
         self.token = Linear(keys[0], observation_dim + action_dim, width, small_normal)
         self.position = 0.005 * jax.random.normal(keys[1], (width,))
         self.embed_t, self.embed_r = (
-            TimeEmbedding(k, width, width, width, time_scale, "silu", initialise=small_normal)
+            TimeEmbedding(k, width, width, width, time_scale, "silu", initialize=small_normal)
             for k in (keys[2], keys[3])
         )
         self.blocks = tuple(ResidualBlock(k, width) for k in keys[6:])

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from bfq.reports.drawing import (
-    COLOURS,
+    COLORS,
     DPI,
     FONT,
     INK,
@@ -21,8 +21,8 @@ from bfq.reports.drawing import (
     png,
     style,
 )
-from bfq.reports.legend import Colours, Legend, balanced, method_colours
-from bfq.reports.statistics import Values, summarise
+from bfq.reports.legend import Colors, Legend, balanced, method_colors
+from bfq.reports.statistics import Values, summarize
 from bfq.reports.tables import ranged
 
 Sweep = Mapping[float, Values]  # the seeds at each value
@@ -51,7 +51,7 @@ def sweep_figure(
     panels: Mapping[str, Sweep],
     title: str,
     symbol: str,
-    unit: str = "normalised score",
+    unit: str = "normalized score",
     paper: Mapping[str, Mapping[float, float]] | None = None,
     logarithmic: bool = False,
     level: bool = False,
@@ -65,12 +65,12 @@ def sweep_figure(
 def settings_figure(
     panels: Mapping[str, Settings],
     title: str,
-    unit: str = "normalised score",
+    unit: str = "normalized score",
     paper: Mapping[str, Mapping[str, float]] | None = None,
-    colours: Colours | None = None,
+    colors: Colors | None = None,
 ) -> bytes | None:
     """The picture of `draw_settings`; None where there is none."""
-    return png(draw_settings(panels, title, unit, paper, colours)) if panels else None
+    return png(draw_settings(panels, title, unit, paper, colors)) if panels else None
 
 
 def draw_sweeps(
@@ -114,11 +114,11 @@ def draw_settings(
     title: str,
     unit: str,
     paper: Mapping[str, Mapping[str, float]] | None = None,
-    colours: Colours | None = None,
+    colors: Colors | None = None,
 ) -> Figure:
     """A group of bars a task: the mean, one standard deviation, a dot a seed; hollow the paper's means."""
     names = list(dict.fromkeys(name for settings in panels.values() for name in settings))
-    shades = method_colours(names, colours)
+    shades = method_colors(names, colors)
     legend = Legend(shades, WIDTH - NAMES - RIGHT)
     group = BAR * len(names) + GAP
     tall = HEAD + legend.inches + group * len(panels) + BELOW
@@ -144,19 +144,19 @@ def draw_settings(
 
 
 def _draw_sweep(axes: Any, sweep: Sweep, paper: Mapping[float, float]) -> None:
-    colour = COLOURS[0]
+    color = COLORS[0]
     x = np.array(sorted(sweep))
-    summaries = [summarise(sweep[value]) for value in x]
+    summaries = [summarize(sweep[value]) for value in x]
     mean = np.array([score.mean for score in summaries])
     std = np.array([score.std if score.n > 1 else np.nan for score in summaries])
     if np.isfinite(std).any():
-        axes.fill_between(x, mean - std, mean + std, color=colour, alpha=0.16, lw=0, zorder=2)
+        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.16, lw=0, zorder=2)
     for value in x:
         seeds = np.asarray(sweep[value])
         axes.plot(
-            [value] * len(seeds), seeds, "o", color=colour, ms=3.4, alpha=0.55, mew=0, zorder=3
+            [value] * len(seeds), seeds, "o", color=color, ms=3.4, alpha=0.55, mew=0, zorder=3
         )
-    axes.plot(x, mean, color=colour, lw=2.0, marker="o", ms=6, mec="white", mew=1.0, zorder=5)
+    axes.plot(x, mean, color=color, lw=2.0, marker="o", ms=6, mec="white", mew=1.0, zorder=5)
     if paper:
         there = sorted(paper)
         look = {"lw": 1.5, "ls": DASHES, "marker": "o", "ms": 5, "mfc": "white", "zorder": 4}
@@ -221,20 +221,20 @@ def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:
 
 
 def _draw_bar(
-    axes: Any, middle: float, width: float, values: Values, said: float | None, colour: Any
+    axes: Any, middle: float, width: float, values: Values, said: float | None, color: Any
 ) -> None:
-    score = summarise(values)
-    axes.barh(middle, score.mean, width, color=colour, alpha=0.35, zorder=2)
+    score = summarize(values)
+    axes.barh(middle, score.mean, width, color=color, alpha=0.35, zorder=2)
     ends = middle - width / 2, middle + width / 2
     axes.plot(
-        [score.mean] * 2, ends, color=colour, lw=2.4, zorder=3
+        [score.mean] * 2, ends, color=color, lw=2.4, zorder=3
     )  # also seen where the mean is 0
     if score.n > 1:
         axes.errorbar(
-            score.mean, middle, xerr=score.std, fmt="none", ecolor=colour, elinewidth=1.4, zorder=3
+            score.mean, middle, xerr=score.std, fmt="none", ecolor=color, elinewidth=1.4, zorder=3
         )
     apart = width * np.linspace(-0.28, 0.28, score.n) if score.n > 1 else np.zeros(1)
-    axes.plot(values, middle + apart, "o", color=colour, ms=4.2, mec="white", mew=0.6, zorder=4)
+    axes.plot(values, middle + apart, "o", color=color, ms=4.2, mec="white", mew=0.6, zorder=4)
     if said is not None:
         axes.plot([said], [middle], "o", ms=6.5, mfc="white", mec=INK, mew=1.3, zorder=5)
 

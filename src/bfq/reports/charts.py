@@ -1,4 +1,4 @@
-"""Histograms as inline SVG, in the page's own colours: they stay sharp, and stretch to any width."""
+"""Histograms as inline SVG, in the page's own colors: they stay sharp, and stretch to any width."""
 
 import io
 from collections.abc import Sequence

@@ -113,7 +113,7 @@ def _card(title: str, drawn: Markup, words: str) -> Markup:
 
 
 def _split(terminated: int, timed_out: int) -> Markup:
-    """How the episodes end: one bar in two colours, with both numbers under it."""
+    """How the episodes end: one bar in two colors, with both numbers under it."""
     kinds = (("terminated", terminated), ("timed out or cut off", timed_out))
     pieces = [
         tag("span", style=f"flex-grow: {count}", class_=name.split()[0])
@@ -184,7 +184,7 @@ def _coverage(facts: Facts) -> list[Markup]:
     }
     if reach["spacing"]:
         near = reach["spacing"]
-        told["nearest neighbour"] = (
+        told["nearest neighbor"] = (
             f"{number(near['median'])} in the median of {near['rows']:,} rows, "
             f"{number(near['q05'])} to {number(near['q95'])} for nine of ten"
         )
@@ -205,7 +205,7 @@ def _plane(reach: Facts) -> list[Markup]:
     )
     second = f" Upward: the {up[0]}." if up else ""
     caption = (
-        f"All observations, standardised. To the right: the {across}.{second} The stronger the colour, the "
+        f"All observations, standardized. To the right: the {across}.{second} The stronger the color, the "
         f"more rows; {reach['plane']['visited']:.0%} of the picture was visited."
     )
     picture = figure("Where the observations lie", heat(reach["plane"]["counts"]), caption)

@@ -1,4 +1,4 @@
-"""The one look of all figures: colours, headings, axes, PNG bytes."""
+"""The one look of all figures: colors, headings, axes, PNG bytes."""
 
 import io
 import warnings
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from bfq.reports.runs import Group, Run
 from bfq.reports.tables import ranged
 
-# Okabe and Ito's colours first, told apart by all eyes, then others far from them and from each other.
-COLOURS = (
+# Okabe and Ito's colors first, told apart by all eyes, then others far from them and from each other.
+COLORS = (
     *("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#009E73", "#6A3D9A", "#56B4E9", "#8C2D04"),
     *("#B0B000", "#E7298A", "#004D40", "#9E7B5A", "#7F8CFF", "#A50026", "#66C2A5", "#3B3B6D"),
 )
@@ -24,17 +24,17 @@ ROUND = (1, 2, 2.5, 5, 10)  # steps between numbers on an axis
 FONT = 10.0  # points, of labels
 
 
-def agent_colours(runs: Sequence[Run]) -> dict[str, Any]:
-    """A colour an agent, the same in every figure of these runs: blue is the first run's."""
+def agent_colors(runs: Sequence[Run]) -> dict[str, Any]:
+    """A color an agent, the same in every figure of these runs: blue is the first run's."""
     agents = [run.agent for run in runs] + [each.agent for run in runs for each in run.baselines]
-    return {agent: COLOURS[k % len(COLOURS)] for k, agent in enumerate(dict.fromkeys(agents))}
+    return {agent: COLORS[k % len(COLORS)] for k, agent in enumerate(dict.fromkeys(agents))}
 
 
-def group_colour(run: Run, group: Group, colours: dict[str, Any]) -> Any:
-    """The agent's colour, or one of an even scale of lightness for the values of a sweep."""
+def group_color(run: Run, group: Group, colors: dict[str, Any]) -> Any:
+    """The agent's color, or one of an even scale of lightness for the values of a sweep."""
     groups = run.groups
     if len(groups) == 1:
-        return colours[run.agent]
+        return colors[run.agent]
     return mpl.colormaps["viridis"](np.linspace(0.0, 0.75, len(groups))[groups.index(group)])
 
 

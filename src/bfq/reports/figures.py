@@ -16,8 +16,8 @@ from bfq.reports.drawing import (
     QUIET,
     ROUND,
     WIDTH,
-    agent_colours,
-    group_colour,
+    agent_colors,
+    group_color,
     heading,
     measured,
     plain,
@@ -27,7 +27,7 @@ from bfq.reports.drawing import (
 from bfq.reports.labels import Label, label_ends, named
 from bfq.reports.runs import Group, Run, Series
 from bfq.reports.standings import apart, standings
-from bfq.reports.statistics import summarise
+from bfq.reports.statistics import summarize
 from bfq.reports.tables import SUCCESS, in_words
 
 ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # inches of a panel of curves: over it, under it, and its own
@@ -39,10 +39,10 @@ BAND = "Shaded: its 95% interval, as far as the panel reaches. Faint: each seed.
 
 @dataclass(frozen=True)
 class Curve:
-    """A line with its name and colour."""
+    """A line with its name and color."""
 
     name: str
-    colour: Any
+    color: Any
     series: Series
     own: bool  # of the run itself, not of a baseline
 
@@ -90,7 +90,7 @@ class Panel:
         labels = [
             Label(
                 named(curve.name, curve.last, self.unit, small),
-                curve.colour,
+                curve.color,
                 float(curve.series.steps[-1]),
                 curve.last,
                 small,
@@ -187,18 +187,18 @@ def losses(run: Run) -> bytes | None:
 
 
 def _panels(runs: Sequence[Run]) -> list[Panel]:
-    colours = agent_colours(runs)
+    colors = agent_colors(runs)
     panels: dict[str, Panel] = {}
     for run in runs:
         same = [each for each in runs if each.task == run.task]
         if not joined(same):
-            panels[str(run.folder)] = _run_panel(run, runs, colours)
+            panels[str(run.folder)] = _run_panel(run, runs, colors)
         elif f"task {run.task}" not in panels:
-            panels[f"task {run.task}"] = _task_panel(same, colours)
+            panels[f"task {run.task}"] = _task_panel(same, colors)
     return list(panels.values())
 
 
-def _run_panel(run: Run, runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
+def _run_panel(run: Run, runs: Sequence[Run], colors: dict[str, Any]) -> Panel:
     """The baselines' curves, then the agent's, which thus lie on top."""
     alone, told = len(run.groups) == 1, apart(run, runs)
     entries = [(each, group, each.title) for each in run.baselines for group in each.groups]
@@ -206,21 +206,21 @@ def _run_panel(run: Run, runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
     title = " · ".join(
         filter(None, (run.task, "" if alone else run.agent if told else run.title, told))
     )
-    return _panel(title, [run], entries, colours)
+    return _panel(title, [run], entries, colors)
 
 
-def _task_panel(runs: Sequence[Run], colours: dict[str, Any]) -> Panel:
+def _task_panel(runs: Sequence[Run], colors: dict[str, Any]) -> Panel:
     """The curves of all methods, the best on top."""
     (table,) = standings(runs)
     entries = [(method.run, method.group, method.name) for method in reversed(table.methods)]
-    return _panel(table.task, runs, entries, colours)
+    return _panel(table.task, runs, entries, colors)
 
 
 def _panel(
     title: str,
     runs: Sequence[Run],
     entries: Sequence[tuple[Run, Group, str]],
-    colours: dict[str, Any],
+    colors: dict[str, Any],
 ) -> Panel:
     unit = (
         "normalized"
@@ -230,7 +230,7 @@ def _panel(
     curves = [
         Curve(
             name,
-            group_colour(run, group, colours),
+            group_color(run, group, colors),
             _finite(run.series("evaluation", unit, group)),
             run in runs,
         )
@@ -256,13 +256,13 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
 
 
 def _loss_panel(axes: Any, run: Run, name: str) -> None:
-    colours = agent_colours([run])
+    colors = agent_colors([run])
     for group in run.groups:
-        colour = group_colour(run, group, colours)
+        color = group_color(run, group, colors)
         steps, values = _finite(run.series("train", name, group))
         low, high, mean = (of(values, axis=1) for of in (np.nanmin, np.nanmax, np.nanmean))
-        axes.fill_between(steps, low, high, color=colour, alpha=0.2, lw=0)
-        axes.plot(steps, mean, color=colour, lw=1.4, solid_capstyle="round")
+        axes.fill_between(steps, low, high, color=color, alpha=0.2, lw=0)
+        axes.plot(steps, mean, color=color, lw=1.4, solid_capstyle="round")
     _style(axes, run.steps)
     axes.tick_params(labelsize=7.5)
     axes.set_title(plain(name.replace("_", " ")), loc="left", color=INK, fontsize=9.5, pad=5)
@@ -280,18 +280,18 @@ def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, floa
     mean, low, high = _band(values)
     if strong and curve.several:
         low, high = np.clip((low, high), *bounds)
-        axes.plot(steps, values, color=curve.colour, lw=0.7, alpha=0.28, zorder=2)
-        axes.fill_between(steps, low, high, color=curve.colour, alpha=0.16, lw=0, zorder=2)
+        axes.plot(steps, values, color=curve.color, lw=0.7, alpha=0.28, zorder=2)
+        axes.fill_between(steps, low, high, color=curve.color, alpha=0.16, lw=0, zorder=2)
     width, dot, edge = (2.4, 5.5, 1.2) if strong else (1.2, 4.0, 0.8)
     above = 4 if strong else 3
-    axes.plot(steps, mean, color=curve.colour, lw=width, zorder=above, solid_capstyle="round")
+    axes.plot(steps, mean, color=curve.color, lw=width, zorder=above, solid_capstyle="round")
     end = {"ms": dot, "mec": "white", "mew": edge, "zorder": above + 1, "clip_on": False}
-    axes.plot(steps[-1:], mean[-1:], "o", color=curve.colour, **end)
+    axes.plot(steps[-1:], mean[-1:], "o", color=curve.color, **end)
 
 
 def _band(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Mean, low and high along training; where one seed is left, all three are that seed."""
-    summaries = [summarise(row[np.isfinite(row)]) for row in values]
+    summaries = [summarize(row[np.isfinite(row)]) for row in values]
     return np.asarray([(s.mean, *(s.interval or (s.mean, s.mean))) for s in summaries]).T
 
 

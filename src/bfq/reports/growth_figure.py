@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from bfq.reports.drawing import COLOURS, DPI, INK, QUIET, WIDTH, plain, png, style
+from bfq.reports.drawing import COLORS, DPI, INK, QUIET, WIDTH, plain, png, style
 
 Row = Mapping[str, Any]
 Held = tuple[Any, ...]  # the values of all other axes
@@ -56,19 +56,19 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
     if not panels:
         return None
     agents = list(dict.fromkeys(line.agent for panel in panels for line in panel.lines))
-    colours = {agent: COLOURS[k % len(COLOURS)] for k, agent in enumerate(agents)}
+    colors = {agent: COLORS[k % len(COLORS)] for k, agent in enumerate(agents)}
     columns = min(COLUMNS, len(panels))
     wide = WIDTH if columns > 1 else NARROW
     head = TOP + LINE * math.ceil(len(agents) / NAMES)
     tall = head + math.ceil(len(panels) / columns) * (ABOVE + TALL + BELOW)
     figure = Figure(figsize=(wide, tall), dpi=DPI, facecolor="white")
-    _draw_head(figure, str(rows[0]["device"]), held_text(panels), colours)
+    _draw_head(figure, str(rows[0]["device"]), held_text(panels), colors)
     side = (wide - LEFT - RIGHT - BETWEEN * (columns - 1)) / columns
     for k, panel in enumerate(panels):
         left = LEFT + (side + BETWEEN) * (k % columns)
         foot = tall - head - (ABOVE + TALL + BELOW) * (k // columns) - ABOVE - TALL
         axes = figure.add_axes((left / wide, foot / tall, side / wide, TALL / tall))
-        _draw_panel(axes, panel, colours, scale_limits(panels), numbered=k % columns == 0)
+        _draw_panel(axes, panel, colors, scale_limits(panels), numbered=k % columns == 0)
     return png(figure)
 
 
@@ -126,23 +126,23 @@ def held_text(panels: Sequence[Panel]) -> str:
     return f"elsewhere {', '.join(words)}" if words else ""
 
 
-def _draw_head(figure: Figure, title: str, held: str, colours: dict[str, str]) -> None:
-    """The device, what is drawn, what stands still, and the agents by their colours."""
+def _draw_head(figure: Figure, title: str, held: str, colors: dict[str, str]) -> None:
+    """The device, what is drawn, what stands still, and the agents by their colors."""
     wide, tall = figure.get_size_inches()
     quiet: dict[str, Any] = {"color": QUIET, "fontsize": 9.5}
     bold: dict[str, Any] = {"color": INK, "fontsize": 13, "fontweight": "bold"}
     said = "time of an update, median and range; dashed: slope 1"
     for text, under, look in ((title, 0.27, bold), (said, 0.47, quiet), (held, 0.65, quiet)):
         figure.text(LEFT / wide, 1 - under / tall, plain(text), va="baseline", **look)
-    for k, (agent, colour) in enumerate(colours.items()):
+    for k, (agent, color) in enumerate(colors.items()):
         across = LEFT + (wide - LEFT - RIGHT) / NAMES * (k % NAMES)
         under = TOP + LINE * (k // NAMES + 0.5)
-        place, look = (across / wide, 1 - under / tall), {**bold, "color": colour, "fontsize": 9.5}
+        place, look = (across / wide, 1 - under / tall), {**bold, "color": color, "fontsize": 9.5}
         figure.text(*place, plain(agent), va="center", **look)
 
 
 def _draw_panel(
-    axes: Any, panel: Panel, colours: dict[str, str], limits: tuple[float, float], numbered: bool
+    axes: Any, panel: Panel, colors: dict[str, str], limits: tuple[float, float], numbered: bool
 ) -> None:
     style(axes, grid="both")
     values = panel.values
@@ -158,7 +158,7 @@ def _draw_panel(
     )
     axes.yaxis.set_minor_locator(NullLocator())
     for line in panel.lines:
-        _draw_line(axes, line, values, colours[line.agent])
+        _draw_line(axes, line, values, colors[line.agent])
     start = next(line for line in panel.lines if line.x)
     ends = np.array([values[0] / AIR, values[-1] * AIR])
     slope = _microseconds(start)[1][0] / start.x[0]
@@ -178,12 +178,12 @@ def _draw_panel(
     )
 
 
-def _draw_line(axes: Any, line: Line, values: Sequence[float], colour: str) -> None:
+def _draw_line(axes: Any, line: Line, values: Sequence[float], color: str) -> None:
     """Medians with the range of repeats; level over the whole panel for an agent without such an axis."""
     x: Sequence[float] = line.x or (values[0], values[-1])
     low, median, high = (np.broadcast_to(part, len(x)) for part in _microseconds(line))
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
-    axes.plot(x, median, color=colour, lw=1.8, marker="o" if line.x else "", ms=4, zorder=3)
+    axes.fill_between(x, low, high, color=color, alpha=0.2, lw=0, zorder=2)
+    axes.plot(x, median, color=color, lw=1.8, marker="o" if line.x else "", ms=4, zorder=3)
 
 
 def _microseconds(line: Line) -> tuple[Any, Any, Any]:

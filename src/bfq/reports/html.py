@@ -31,7 +31,7 @@ from bfq.reports.tables import (
     stacked,
 )
 
-HEAD = ("Return", "Normalised score", "Seeds", "Training")
+HEAD = ("Return", "Normalized score", "Seeds", "Training")
 FRAMES = "The beginning of the first episode of the first member, after training."
 LOSSES = "Line: mean over the members of a group. Band: from the lowest to the highest of them."
 
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
     title: str
     png: bytes
     caption: str
-    photo: bool = False  # frames of a simulator, whose colours are their own on a dark page too
+    photo: bool = False  # frames of a simulator, whose colors are their own on a dark page too
 
 
 def report_page(runs: Sequence[Run]) -> str:

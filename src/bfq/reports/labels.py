@@ -20,7 +20,7 @@ class Label:
     """Text beside the point where a line ends."""
 
     text: str
-    colour: Any
+    color: Any
     x: float
     y: float
     small: bool = False
@@ -44,7 +44,7 @@ def named(name: str, value: float, unit: str, small: bool = False) -> str:
 
 
 def label_ends(axes: Any, labels: list[Label], height: float) -> None:
-    """Names the lines at the right of axes of this height in inches, in their colours."""
+    """Names the lines at the right of axes of this height in inches, in their colors."""
     to_axes = axes.transData + axes.transAxes.inverted()
     axes.set_ylim(axes.get_ylim())  # the labels' places hold for this scale
     ordered = sorted(labels, key=lambda label: label.y)
@@ -54,7 +54,7 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
         axes.plot(
             [end[0] + 0.012, 1.02, 1.04],
             [end[1], end[1], place],
-            color=label.colour,
+            color=label.color,
             lw=0.8,
             alpha=0.6,
             transform=axes.transAxes,
@@ -64,7 +64,7 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
             1.05,
             place,
             label.text,
-            color=label.colour,
+            color=label.color,
             fontsize=SMALL if label.small else FONT,
             fontweight="bold" if label.strong else "normal",
             ha="left",
@@ -77,7 +77,7 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
 def spread(wanted: Sequence[float], heights: Sequence[float], low: float = 0.0) -> list[float]:
     """Places nearest to the wanted ones (which ascend) so that boxes of these heights do not overlap.
 
-    Boxes that collide are merged into a block centred on the mean of what its members wanted, but not
+    Boxes that collide are merged into a block centered on the mean of what its members wanted, but not
     below `low`, and not above 1 as long as there is room.
     """
     blocks: list[

@@ -1,4 +1,4 @@
-"""Names of methods over and beside a figure: their colours, their columns, their lines."""
+"""Names of methods over and beside a figure: their colors, their columns, their lines."""
 
 import math
 import re
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any, NamedTuple
 
-from bfq.reports.drawing import COLOURS, plain
+from bfq.reports.drawing import COLORS, plain
 
-Colours = Mapping[str, Any]
+Colors = Mapping[str, Any]
 LONGEST = 34  # characters of a name
 LETTER, SWATCH, LINE = (
     0.088,
@@ -19,15 +19,15 @@ LETTER, SWATCH, LINE = (
 
 
 class Legend(NamedTuple):
-    """Names in their colours, in even columns over a panel."""
+    """Names in their colors, in even columns over a panel."""
 
-    colours: Colours
+    colors: Colors
     wide: float  # inches there are
 
     @property
     def names(self) -> list[str]:
         """The names, no longer than is legible."""
-        return [textwrap.shorten(name, LONGEST, placeholder=" …") for name in self.colours]
+        return [textwrap.shorten(name, LONGEST, placeholder=" …") for name in self.colors]
 
     @property
     def step(self) -> float:
@@ -47,19 +47,19 @@ class Legend(NamedTuple):
 
     def draw(self, axes: Any, left: float = 0.0, lift: float = 0.0) -> None:
         """Draws it over axes; `left` counts in widths of the axes, `lift` in inches."""
-        for k, (name, colour) in enumerate(zip(self.names, self.colours.values(), strict=True)):
+        for k, (name, color) in enumerate(zip(self.names, self.colors.values(), strict=True)):
             across = self.step * (k % self.columns)
             over = lift + self.inches - LINE * (k // self.columns + 0.5)
             where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
-            look = {"color": colour, "fontsize": 9.5, "fontweight": "bold"}
+            look = {"color": color, "fontsize": 9.5, "fontweight": "bold"}
             axes.annotate(f"━ {plain(name)}", (left, 1), (72 * across, 72 * over), **where, **look)
 
 
-def method_colours(names: Iterable[str], given: Colours | None = None) -> dict[str, Any]:
-    """A colour a method in their order; one that is given stays, so that several figures agree."""
+def method_colors(names: Iterable[str], given: Colors | None = None) -> dict[str, Any]:
+    """A color a method in their order; one that is given stays, so that several figures agree."""
     return {
-        name: (given or {}).get(name, colour)
-        for name, colour in zip(names, cycle(COLOURS), strict=False)
+        name: (given or {}).get(name, color)
+        for name, color in zip(names, cycle(COLORS), strict=False)
     }
 
 

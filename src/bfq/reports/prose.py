@@ -1,4 +1,4 @@
-"""A run in words: how it was evaluated, what it learnt from, with which settings."""
+"""A run in words: how it was evaluated, what it learned from, with which settings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +15,12 @@ CHOICES = {
 POLICIES = {"ema": "the moving average of the policy", "online": "the policy itself"}
 OBSERVATIONS = {
     "none": "as they are",
-    "standardise": "standardised",
-    "standardise_padded": "standardised, with 0.001 added to the deviation",
+    "standardize": "standardized",
+    "standardize_padded": "standardized, with 0.001 added to the deviation",
 }
 REWARDS = {  # why they are changed, where the numbers do not say it
     "return_range": "so that returns of the data span 1,000",
-    "standardise": "standardised",
+    "standardize": "standardized",
     "min_max": "so that those of the data span −1 to 1",
 }
 USUAL = {"policy": "ema", "temperature": 1}  # what needs no word
@@ -188,8 +188,8 @@ def _sampling(told: dict[str, Any]) -> list[str]:
 def scale(run: Run) -> str:
     """What the scores of a task are."""
     if run.reference is None:
-        return "There is no reference score for this task, so returns are not normalised."
+        return "There is no reference score for this task, so returns are not normalized."
     if run.counts_successes:
         return "The score is the share of episodes that succeed, in %."
     low, high, source = (run.reference.get(name) for name in ("low", "high", "source"))
-    return f"A normalised score of 0 is a return of {plain(low)}, 100 is {plain(high)} ({plain(source)})."
+    return f"A normalized score of 0 is a return of {plain(low)}, 100 is {plain(high)} ({plain(source)})."

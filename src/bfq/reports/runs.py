@@ -126,7 +126,7 @@ class Run:
 
     @property
     def counts_successes(self) -> bool:
-        """Whether its normalised score is the share of episodes that succeed, in %."""
+        """Whether its normalized score is the share of episodes that succeed, in %."""
         return self.reference is not None and self.reference.get("source") == "success in per cent"
 
     @property

@@ -14,8 +14,8 @@ from bfq.reports.drawing import (
     QUIET,
     ROUND,
     WIDTH,
-    agent_colours,
-    group_colour,
+    agent_colors,
+    group_color,
     heading,
     measured,
     plain,
@@ -44,7 +44,7 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     ]
     if not tables:
         return None
-    colours, short = agent_colours(runs), _shortened(tables)
+    colors, short = agent_colors(runs), _shortened(tables)
     heights = [LINE * len(table.methods) for table in tables]
     tall = sum(heights) + (ABOVE + BELOW) * len(tables)
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
@@ -52,7 +52,7 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     for table, height in zip(tables, heights, strict=True):
         foot = top - ABOVE - height
         axes = figure.add_axes((LEFT, foot / tall, RIGHT - LEFT, height / tall))
-        _draw_table(axes, table, colours, short)
+        _draw_table(axes, table, colors, short)
         top = foot - BELOW
     return png(figure)
 
@@ -71,7 +71,7 @@ def score_words(runs: Sequence[Run]) -> str:
 
 
 def _draw_table(
-    axes: Any, table: Standings, colours: dict[str, Any], short: Collection[str]
+    axes: Any, table: Standings, colors: dict[str, Any], short: Collection[str]
 ) -> None:
     """A line a method under the data's mean; `short` are the agents that go by their short names."""
     style(axes, grid="x")
@@ -80,8 +80,8 @@ def _draw_table(
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     for place, method in enumerate(table.methods):
         axes.axhline(place, color=HAIR, lw=0.8, zorder=0)
-        colour = group_colour(method.run, method.group, colours)
-        _draw_method(axes, place, method, table.unit, colour, _name(method, short))
+        color = group_color(method.run, method.group, colors)
+        _draw_method(axes, place, method, table.unit, color, _name(method, short))
     for row in table.data:
         score = row.score(table.unit)
         if score:
@@ -106,33 +106,33 @@ def _draw_table(
     )
 
 
-def _draw_method(axes: Any, place: int, method: Method, unit: str, colour: Any, name: str) -> None:
+def _draw_method(axes: Any, place: int, method: Method, unit: str, color: Any, name: str) -> None:
     """The name, the interval, the seeds, their mean, and the mean as a number."""
     where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
     axes.text(-0.03, place, name, color=INK, fontsize=9.5, **where)
     score = method.row.score(unit)
     number = _number(score, unit) if score else ABSENT
-    axes.text(_across(0.985), place, number, color=colour, fontsize=9, **where)
+    axes.text(_across(0.985), place, number, color=color, fontsize=9, **where)
     if score is None:
         return
     if score.interval:
-        _draw_interval(axes, place, score.interval, colour)
+        _draw_interval(axes, place, score.interval, color)
         values = method.run.scored(unit, method.group)
         axes.plot(
-            values, [place] * len(values), "o", color=colour, ms=3.6, alpha=0.85, mew=0, zorder=3
+            values, [place] * len(values), "o", color=color, ms=3.6, alpha=0.85, mew=0, zorder=3
         )
-    axes.plot([score.mean], [place], "o", color=colour, ms=7.5, mec="white", mew=1.2, zorder=4)
+    axes.plot([score.mean], [place], "o", color=color, ms=7.5, mec="white", mew=1.2, zorder=4)
 
 
-def _draw_interval(axes: Any, place: int, interval: Sequence[float], colour: Any) -> None:
+def _draw_interval(axes: Any, place: int, interval: Sequence[float], color: Any) -> None:
     """A line from end to end, with an arrow where it leaves the panel."""
     low, high = axes.get_xlim()
     axes.plot(
-        interval, [place] * 2, color=colour, lw=2.0, alpha=0.4, zorder=2, solid_capstyle="round"
+        interval, [place] * 2, color=color, lw=2.0, alpha=0.4, zorder=2, solid_capstyle="round"
     )
     for gone, edge, arrow in ((interval[0] < low, low, "<"), (interval[1] > high, high, ">")):
         if gone:
-            axes.plot([edge], [place], arrow, color=colour, ms=5, mew=0, clip_on=False, zorder=3)
+            axes.plot([edge], [place], arrow, color=color, ms=5, mew=0, clip_on=False, zorder=3)
 
 
 def _limits(table: Standings) -> tuple[float, float]:

@@ -35,13 +35,13 @@ def pooled_words(banded: bool) -> str:
 
 def rich_standings(table: Standings) -> Table:
     """All methods on a task for a terminal of 80 columns, a line each as far as names allow."""
-    columns = ["return", *(["normalised"] if table.normalised else []), "seeds", "training"]
+    columns = ["return", *(["normalized"] if table.normalized else []), "seeds", "training"]
     columns += ["updates"] if table.updates_differ else []
     drawn = empty_table(table.title, SHORT if table.scored else "", columns)
     drawn.min_width = min(max(60, len(table.title) + 2), 80)  # a title in one line
     for row, method in _entries(table):
         scores = [
-            mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalised
+            mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalized
         ]
         cells = [*scores, seeds_text(row), seconds_text(row)]
         cells += [_updates(method)] if table.updates_differ else []
@@ -57,7 +57,7 @@ def markdown_comparison(runs: Sequence[Run]) -> str:
 
 
 def _markdown(table: Standings) -> str:
-    units = ["return", *(["normalised"] if table.normalised else [])]
+    units = ["return", *(["normalized"] if table.normalized else [])]
     head = ["", *(name for unit in units for name in (unit, "95% interval")), "seeds", "training"]
     head += ["updates"] if table.updates_differ else []
     head += ["acting"] if table.acting_differs else []
@@ -66,7 +66,7 @@ def _markdown(table: Standings) -> str:
 
 
 def _cells(table: Standings, row: ScoreRow, method: Method | None) -> list[str]:
-    shown = row.scores if table.normalised else row.scores[:1]
+    shown = row.scores if table.normalized else row.scores[:1]
     scores = [text for unit, s in shown for text in (mean_text(s, unit), interval_text(s, unit))]
     cells = [
         escaped(method.name if method else row.name),
@@ -97,7 +97,7 @@ def _over_tasks(runs: Sequence[Run]) -> list[str]:
         return []
     rows = [(escaped(each.name), escaped(each.text), str(each.tasks)) for each in methods]
     banded = any(each.interval for each in methods)
-    head = "normalised [95% interval]" if banded else "normalised"
+    head = "normalized [95% interval]" if banded else "normalized"
     lines = markdown_lines(("", head, "tasks"), rows)
     return ["\n".join(["## Over tasks", "", *lines, "", pooled_words(banded), ""])]
 

@@ -41,8 +41,8 @@ class Standings:
     """The methods on one task."""
 
     task: str
-    unit: str  # of the score that orders them: normalised where every method has it
-    data: tuple[ScoreRow, ...]  # one, unless runs of one task learnt from different data
+    unit: str  # of the score that orders them: normalized where every method has it
+    data: tuple[ScoreRow, ...]  # one, unless runs of one task learned from different data
     methods: tuple[Method, ...]  # best first
 
     @property
@@ -66,8 +66,8 @@ class Standings:
         return any(run.scores for run in self.runs)
 
     @property
-    def normalised(self) -> bool:
-        """Whether anything has a normalised score."""
+    def normalized(self) -> bool:
+        """Whether anything has a normalized score."""
         return any(row.normalized for row in self.rows)
 
     @property

@@ -50,7 +50,7 @@ class Profile(NamedTuple):
     band: tuple[Array, Array] | None  # pointwise; None where a task has one seed
 
 
-def summarise(values: Values) -> Summary:
+def summarize(values: Values) -> Summary:
     """The mean over seeds with its Student-t interval: x̄ ± t_{n−1, 0.975} s / √n."""
     x = _array(values)
     mean, n = float(x.mean()), len(x)
@@ -93,7 +93,7 @@ def pooled_interquartile_mean(scores: Scores) -> Estimate:
 
 
 def mean_over_tasks(scores: Scores) -> Estimate:
-    """The mean of the tasks' means with its interval; of one task it is that of `summarise`.
+    """The mean of the tasks' means with its interval; of one task it is that of `summarize`.
 
     Tasks differ in their spread, so the variances s²/n add up and Student's t has the degrees of freedom
     of Welch and Satterthwaite. Bootstrap intervals are too narrow for a handful of seeds; this is not.
@@ -167,9 +167,9 @@ def wilson(successes: int, n: int) -> Interval:
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"{successes} successes in {n} trials cannot be.")
     z, rate = float(ndtri(TAILS[1])), successes / n
-    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    center = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    return Interval(max(0.0, center - half), min(1.0, center + half))
 
 
 def _tasks(scores: Scores) -> list[Array]:

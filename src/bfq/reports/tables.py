@@ -9,17 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from bfq.reports.runs import Group, Run
-from bfq.reports.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarise
+from bfq.reports.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarize
 
 ABSENT = "–"
 SUCCESS = "success in %"
-UNITS = {"normalized": "normalised score", "return": "return"}
+UNITS = {"normalized": "normalized score", "return": "return"}
 WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 
 
 def in_words(unit: str, runs: Iterable[Run]) -> str:
-    """What a score is: where all runs count successes, a normalised one is their share."""
+    """What a score is: where all runs count successes, a normalized one is their share."""
     counted = unit == "normalized" and all(run.counts_successes for run in runs)
     return SUCCESS if counted else UNITS[unit]
 
@@ -67,7 +67,7 @@ class Aggregate:
 
     name: str
     tasks: int
-    mean: float  # interquartile, of the normalised scores of all seeds of all tasks
+    mean: float  # interquartile, of the normalized scores of all seeds of all tasks
     interval: Interval | None  # None where a task has one seed
 
     @property
@@ -98,7 +98,7 @@ def _with_updates(row: ScoreRow, steps: int) -> ScoreRow:
 
 
 def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
-    """The interquartile mean of each method that has normalised scores on two tasks or more."""
+    """The interquartile mean of each method that has normalized scores on two tasks or more."""
     pools: dict[str, dict[str, list[float]]] = {}
     everyone = [each for run in runs for each in (*run.baselines, run)]
     for run in everyone:
@@ -118,7 +118,7 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
 def rich_table(run: Run) -> Table:
     """A run's scores for a terminal of 80 columns: the interval stands under its mean."""
     table = score_table(run)
-    drawn = empty_table(table.title, table.caption, ("return", "normalised", "seeds", "training"))
+    drawn = empty_table(table.title, table.caption, ("return", "normalized", "seeds", "training"))
     drawn.leading, drawn.padding = 1, (0, 1, 0, 1)
     for row in table.rows:
         name = "\n".join(filter(None, (row.name, row.overrides)))
@@ -147,7 +147,7 @@ def empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
 def markdown(run: Run) -> str:
     """A run's scores as Markdown, one line a row."""
     table = score_table(run)
-    head = ("", "return", "95% interval", "normalised", "95% interval", "seeds", "training")
+    head = ("", "return", "95% interval", "normalized", "95% interval", "seeds", "training")
     cells = []
     for row in table.rows:
         name = escaped(f"{row.name} {row.overrides}".strip())
@@ -230,7 +230,7 @@ def seconds_text(row: ScoreRow) -> str:
 
 
 def decimals(size: float, unit: str = "return") -> int:
-    """Digits after the point: one for a normalised score, as is the custom, else what the size deserves."""
+    """Digits after the point: one for a normalized score, as is the custom, else what the size deserves."""
     if unit == "normalized":
         return 1
     return next(
@@ -267,9 +267,9 @@ def ranged(counts: Iterable[int], noun: str) -> str:
 
 
 def data_row(run: Run) -> ScoreRow:
-    """How good the data are from which a run learnt."""
+    """How good the data are from which a run learned."""
     returns, normalized = (
-        None if run.data[name] is None else summarise([run.data[name]])
+        None if run.data[name] is None else summarize([run.data[name]])
         for name in ("return_mean", "normalized_mean")
     )
     return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
@@ -287,7 +287,7 @@ def agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
 
 def _summary(run: Run, name: str, group: Group) -> Summary | None:
     values = run.scored(name, group)
-    return summarise(values) if values else None
+    return summarize(values) if values else None
 
 
 def _record(summary: Summary | None) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Data for D4RL's AntMaze, made by its recipe with our own Ant policy.
 
 An Ant set down in a random cell walks to a goal along cells found by breadth-first search: the policy is
-told the direction of a point near the next cell's centre, drawn anew each step, and its sampled action gets
+told the direction of a point near the next cell's center, drawn anew each step, and its sampled action gets
 Gaussian noise. `play` goes to the hand-chosen cells of D4RL's maps and starts elsewhere, `diverse` goes and
 starts anywhere. The Ant stays about its goal until 1000 steps are over; one that falls on its back lies
 there. Rewards are for the test's goal, which the Ant was not after: 1, and a mask of 0, where a step ends
@@ -22,7 +22,7 @@ import numpy as np
 
 from bfq.envs.antmaze import COURSES, REACH, build, draw_goals
 from bfq.envs.maze_ant import Herd
-from bfq.envs.mazes import UNIT, Cells, Maze, centres
+from bfq.envs.mazes import UNIT, Cells, Maze, centers
 from bfq.errors import unknown
 from bfq.tasks.harness import Recipe, part_of
 from bfq.tasks.log import Log
@@ -33,7 +33,7 @@ EPISODES = 8  # of a block
 STEPS = 1000  # transitions an episode
 SIZE = 1_000_000  # transitions, as D4RL's
 NOISE = 0.2  # of the actions
-SPREAD = 1.0  # starts and waypoints are off their cell's centre by up to this, an axis
+SPREAD = 1.0  # starts and waypoints are off their cell's center by up to this, an axis
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AntMazeBlock:
         starts, ends = _starts_and_ends(course.maze, self.kind)
         herd = Herd(_model(self.maze), self.episodes)
         herd.place(_near(some(starts, self.episodes, rng), rng), rng)
-        goals = draw_goals(centres(some(ends, self.episodes, rng)), rng)
+        goals = draw_goals(centers(some(ends, self.episodes, rng)), rng)
         track = walk(herd, goals, self.steps, _guide(course.maze, rng), rng)
         reached = np.linalg.norm(track.qpos[1:, :, :2] - course.mean_goal, axis=-1) <= REACH
         return track.log(track.states(), reached.astype(np.float32), (~reached).astype(np.float32))
@@ -109,9 +109,9 @@ def _guide(maze: Maze, rng: np.random.Generator) -> Guide:
 
 
 def _cells_begun(maze: Maze, places: Doubles) -> Cells:
-    """A cell of D4RL's planner goes from its centre to the next one's: an Ant turns once it has passed it."""
+    """A cell of D4RL's planner goes from its center to the next one's: an Ant turns once it has passed it."""
     return maze.cells_at(np.maximum(places, 0.0) - UNIT / 2.0)
 
 
 def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
-    return centres(cells) + rng.uniform(0.0, SPREAD, cells.shape)
+    return centers(cells) + rng.uniform(0.0, SPREAD, cells.shape)

@@ -12,13 +12,13 @@ from bfq.errors import unknown
 
 @dataclass(frozen=True)
 class Reference:
-    """The two returns that a normalised score is measured between."""
+    """The two returns that a normalized score is measured between."""
 
     low: float  # scored 0
     high: float  # scored 100
     source: str
 
-    def normalise(self, episode_return: float) -> float:
+    def normalize(self, episode_return: float) -> float:
         """100 (R − low) / (high − low)."""
         return 100.0 * (episode_return - self.low) / (self.high - self.low)
 
@@ -240,7 +240,7 @@ _PAPER = (
         for kind in ("play", "diverse")
     ),
     *(
-        _ogbench(*row, f"{row[0]}-singletask-v0", "OGBench's file, relabelled for one task")
+        _ogbench(*row, f"{row[0]}-singletask-v0", "OGBench's file, relabeled for one task")
         for row in OGBENCH
     ),
     _pen("human", "25 human demonstrations"),

@@ -1,4 +1,4 @@
-"""Any file of transitions, recognised by what is in it; and several of them into one dataset kept here."""
+"""Any file of transitions, recognized by what is in it; and several of them into one dataset kept here."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

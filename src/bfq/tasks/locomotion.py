@@ -99,7 +99,7 @@ def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
     robot, _, level = name.removeprefix("local/").partition("-")
     usual = {"medium-replay": REPLAY_SIZES[robot], "medium-expert": 2 * MILLION, "mini": MINI_SIZE}
     level = "medium-replay" if level == "mini" else level
-    policies = behaviour(robot, level)
+    policies = behavior(robot, level)
     return rolled(
         name,
         robot,
@@ -138,7 +138,7 @@ def _episodes(size: int) -> int:
     return min(MOST_EPISODES, max(-(-whole // BLOCKS), min(LEAST_EPISODES, whole)))
 
 
-def behaviour(robot: str, level: str) -> Mapping[str, Weights | Uniform]:
+def behavior(robot: str, level: str) -> Mapping[str, Weights | Uniform]:
     """The shipped policies behind a level, by file name."""
     if level == "random":
         return {

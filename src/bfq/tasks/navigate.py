@@ -1,7 +1,7 @@
 """OGBench's navigate data for the mazes of points and Ants, made by its recipe with our own Ant policy.
 
 A robot set down in a random cell walks to a goal in a random cell that is no mere corridor: its direction
-is that of the next cell's centre (in the goal's cell, of that cell's own), the Ant's action is the mean
+is that of the next cell's center (in the goal's cell, of that cell's own), the Ant's action is the mean
 of its policy, the point's the direction itself, and Gaussian noise comes on top. Whoever gets within
 reach of the goal is given another. Nothing ends an episode but its length; an Ant on its back lies there
 until then. Rewards and masks are those of the maze's first single task, judged on the state before the
@@ -19,7 +19,7 @@ import numpy as np
 
 from bfq.data.relabel import Goal, relabel, world_and_goal
 from bfq.envs.maze_ant import Herd, motors, slide
-from bfq.envs.mazes import MAZES, Cells, Maze, centres
+from bfq.envs.mazes import MAZES, Cells, Maze, centers
 from bfq.envs.worlds import make_world
 from bfq.errors import unknown
 from bfq.tasks.harness import Recipe, part_of
@@ -31,7 +31,7 @@ STEPS = {"medium": 1000, "large": 1000, "giant": 2000}  # transitions an episode
 WORLDS = tuple(f"{robot}-{maze}" for robot in NOISE for maze in STEPS)
 EPISODES = 8  # of a block
 SIZE = 1_000_000  # transitions, as OGBench's
-SPREAD = 1.0  # starts and goals are off their cell's centre by up to this either way, an axis
+SPREAD = 1.0  # starts and goals are off their cell's center by up to this either way, an axis
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NavigateBlock:
         robot, _, size = self.world.partition("-")
         maze, (_, goal) = MAZES[size], world_and_goal(f"{self.world}-navigate-singletask-v0")
         herd = Herd(_model(self.world), self.episodes, slide if robot == "pointmaze" else motors)
-        herd.place(_about(some(maze.free, self.episodes, rng), rng), rng, normalise=False)
+        herd.place(_about(some(maze.free, self.episodes, rng), rng), rng, normalize=False)
         aims = _about(some(maze.rooms, self.episodes, rng), rng)
         guide = _guide(maze, robot, goal.tolerance, rng)
         track = walk(herd, aims, self.steps or STEPS[size], guide, rng)
@@ -94,7 +94,7 @@ def _guide(maze: Maze, robot: str, reach: float, rng: np.random.Generator) -> Gu
         return np.where(reached, _about(some(maze.rooms, len(goals), rng), rng), goals)
 
     return Guide(
-        waypoints=lambda places, goals: centres(
+        waypoints=lambda places, goals: centers(
             maze.next_cells(maze.cells_at(places), maze.cells_at(goals))
         ),
         move=_slide_towards if robot == "pointmaze" else walk_towards,
@@ -114,4 +114,4 @@ def _rewarded(goal: Goal, qpos: Doubles) -> tuple[Floats, Floats]:
 
 
 def _about(cells: Cells, rng: np.random.Generator) -> Doubles:
-    return centres(cells) + rng.uniform(-SPREAD, SPREAD, cells.shape)
+    return centers(cells) + rng.uniform(-SPREAD, SPREAD, cells.shape)

@@ -54,8 +54,8 @@ class Health:
                 self._check_error(name, chunk[name], start)
 
     def _check_error(self, name: str, error: Floats, start: int) -> None:
-        learnt = start + np.arange(len(error)) >= FRESH
-        outside = (error > LARGEST) & learnt[:, None]
+        learned = start + np.arange(len(error)) >= FRESH
+        outside = (error > LARGEST) & learned[:, None]
         if outside.any():
             step, member = np.argwhere(outside)[0]
             raise Diverged(

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from bfq.reports.statistics import Summary, summarise
+from bfq.reports.statistics import Summary, summarize
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.plan.sources import Source
 from bfq_paper.published import TABLES, Figure, Note
 
-NEAR = 2.0  # points of a normalised score that are no difference worth a colour
+NEAR = 2.0  # points of a normalized score that are no difference worth a color
 TIMED = 0.05  # the same for times, as a share of the paper's
 
 
@@ -28,7 +28,7 @@ class Reading:
     def summary(self) -> Summary | None:
         """Mean and spread of the numbers there are."""
         found = [value for value in self.values if value is not None]
-        return summarise(found) if found else None
+        return summarize(found) if found else None
 
     def describe(self) -> dict[str, Any]:
         """For result.json."""
@@ -45,7 +45,7 @@ class Cell:
     column: str
     state: str
     why: str = ""  # of what is not done
-    unit: str = "normalised score"
+    unit: str = "normalized score"
     readings: tuple[Reading, ...] = ()  # the first as the paper's table has it
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ class Outcome:
         return [cell for cell in self.cells if cell.state == "failed"]
 
     def sources_of(self, row: str) -> list[Source]:
-        """What the cells of a row learnt from, each once; of a row without numbers, what it would."""
+        """What the cells of a row learned from, each once; of a row without numbers, what it would."""
         cells = [cell for cell in self.of(row) if "source" in cell.provenance]
         told = [Source.told(cell.provenance["source"]) for cell in cells]
         found = {source.data: source for source in told}
@@ -169,7 +169,7 @@ class Outcome:
         return cell.ours.mean - figure.value
 
     def verdict(self, cell: Cell) -> str:
-        """gain, loss or same, by a difference that is worth a colour; nothing without one."""
+        """gain, loss or same, by a difference that is worth a color; nothing without one."""
         difference, figure = self.difference(cell), self.paper(cell)
         if difference is None or figure is None:
             return ""

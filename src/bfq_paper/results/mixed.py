@@ -5,7 +5,7 @@ from typing import Any
 
 from bfq_paper.results.cells import Cell, Outcome
 
-WORDS = "Data: the cells of that row learnt from different data, so that they do not compare the methods alone."
+WORDS = "Data: the cells of that row learned from different data, so that they do not compare the methods alone."
 SHARED: dict[
     str, dict[str, Callable[[Cell], Any]]
 ] = {  # by the kind of an experiment, what all should share

@@ -99,7 +99,7 @@ def together(outcome: Outcome) -> Together | None:
 
 
 def whole_rows(outcome: Outcome, column: str) -> dict[str, list[float]]:
-    """The rows of which every seed has a score, and whose methods learnt from data of one name."""
+    """The rows of which every seed has a score, and whose methods learned from data of one name."""
     cells = [
         cell for row in outcome.rows if (cell := outcome.at(row, column)) and cell.state == "done"
     ]

@@ -13,7 +13,7 @@ STUDENT = ", with a 95% interval by Student's t after Welch and Satterthwaite"
 TOGETHER = "Methods over the same rows"
 LEFT_OUT = "Without {}, which do not have all of them."
 OVER_ROWS = (
-    "Over rows in which these methods learnt from data of one name and every seed has a score ({}). Mean: of "
+    "Over rows in which these methods learned from data of one name and every seed has a score ({}). Mean: of "
     "the rows' means{}."
 )
 IMPROVEMENT = (

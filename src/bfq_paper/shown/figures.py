@@ -12,7 +12,7 @@ from bfq.reports.ablation_figure import settings_figure, sweep_figure
 from bfq.reports.counting import counted
 from bfq.reports.figures import learning_curves
 from bfq.reports.html import Drawn
-from bfq.reports.legend import Colours, method_colours
+from bfq.reports.legend import Colors, method_colors
 from bfq.reports.runs import Member, Run
 from bfq.reports.score_figure import score_figure
 from bfq_paper.plan.experiments import QUICK
@@ -50,20 +50,20 @@ def figures(outcome: Outcome, results: Path) -> list[Drawn]:
 def _scores(outcome: Outcome) -> list[Drawn]:
     """The scores in the way that suits their number, all tasks at once, and along training."""
     runs = shown_runs(outcome)
-    # Figures of runs colour them in their order; the others get the same colours, and no two one.
-    colours = method_colours(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
+    # Figures of runs color them in their order; the others get the same colors, and no two one.
+    colors = method_colors(dict.fromkeys([*(run.agent for run in runs), *outcome.columns]))
     if outcome.experiment.symbol:
         first = _sweep(outcome)
     elif has_bars(outcome):
-        first = _settings(outcome, colours)
+        first = _settings(outcome, colors)
     else:
         first = _standings(outcome, runs)
     curves = learning_curves(*runs) if runs else None
     last = [_drawn("learning_curves.png", outcome, curves, runs)] if curves else []
     rounds = [
-        _warned(each, outcome) for each in (*([first] if first else []), *_radar(outcome, colours))
+        _warned(each, outcome) for each in (*([first] if first else []), *_radar(outcome, colors))
     ]
-    return [*rounds, *_profiles(outcome, colours), *last]
+    return [*rounds, *_profiles(outcome, colors), *last]
 
 
 def shown_runs(outcome: Outcome) -> list[Run]:
@@ -135,12 +135,12 @@ def _sweep(outcome: Outcome) -> Drawn | None:
     return _drawn("ablation.png", outcome, picture) if picture else None
 
 
-def _settings(outcome: Outcome, colours: Colours) -> Drawn | None:
+def _settings(outcome: Outcome, colors: Colors) -> Drawn | None:
     rows = _scored(outcome)
     panels = {row: {c.column: _values(c) for c in cells} for row, cells in rows.items()}
     paper = {row: _printed(outcome, cells) for row, cells in rows.items()}
     title = outcome.experiment.heading
-    picture = settings_figure(panels, title, outcome.units, _some(paper), colours)
+    picture = settings_figure(panels, title, outcome.units, _some(paper), colors)
     return _drawn("scores.png", outcome, picture) if picture else None
 
 
@@ -149,7 +149,7 @@ def _some(paper: dict[str, dict[K, float]]) -> dict[str, dict[K, float]] | None:
     return paper if any(paper.values()) else None
 
 
-def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
+def _profiles(outcome: Outcome, colors: Colors) -> list[Drawn]:
     """How the runs of each method are distributed, over the same rows."""
     methods = common(outcome)
     rows = next(iter(methods.values()), {})
@@ -157,13 +157,13 @@ def _profiles(outcome: Outcome, colours: Colours) -> list[Drawn]:
         return []
     named = {outcome.experiment.named(column): scores for column, scores in methods.items()}
     title = heading("profiles.png", outcome)
-    picture = profile_figure(named, title, outcome.units, colours)
+    picture = profile_figure(named, title, outcome.units, colors)
     return (
         [Drawn("profiles.png", title, picture, PROFILES.format(", ".join(rows)))] if picture else []
     )
 
 
-def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
+def _radar(outcome: Outcome, colors: Colors) -> list[Drawn]:
     """Many tasks in one round: BFQ, and the best of the others."""
     rows = _scored(outcome)
     if outcome.experiment.symbol or not rows:
@@ -182,7 +182,7 @@ def _radar(outcome: Outcome, colours: Colours) -> list[Drawn]:
     first = {name: ours[name] for name in ranked[:MOST]}
     title = outcome.experiment.heading
     printed = {"bfq": paper} if paper and "bfq" in ours else None
-    picture = radar_figure(first, title, outcome.units, printed, colours)
+    picture = radar_figure(first, title, outcome.units, printed, colors)
     return [_drawn("radar.png", outcome, picture)] if picture else []
 
 

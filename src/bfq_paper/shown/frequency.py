@@ -56,7 +56,7 @@ def _agent(name: str) -> str:
 
 
 def _scores(scored: Outcome, agent: str) -> dict[str, float]:
-    """The means of an agent, of the rows whose cells all learnt from data of one name."""
+    """The means of an agent, of the rows whose cells all learned from data of one name."""
     done = [cell for cell in scored.cells if cell.column == agent and cell.state == "done"]
     return {
         cell.row: cell.ours.mean for cell in done if cell.ours and of_one_name(scored, cell.row)

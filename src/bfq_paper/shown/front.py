@@ -14,14 +14,14 @@ from bfq_paper.results.stored import heading_of, read_outcome, results_of
 from bfq_paper.shown.captions import HEADINGS, caption, heading
 from bfq_paper.shown.figures import shown_runs
 from bfq_paper.shown.frequency import FILE as BESIDE
-from bfq_paper.shown.page import COLOURS, STYLE, overview_table, section_tables
+from bfq_paper.shown.page import COLORS, STYLE, overview_table, section_tables
 from bfq_paper.shown.strips import kept_strips
 from bfq_paper.shown.table import Footnotes, sections
 
 TITLE = "The paper's experiments"
 ABOUT = (
     "Bootstrapped Flow Q-Learning and the methods it is compared with: ours, with the paper's numbers beside "
-    f"them. {COLOURS} Times have no colour: the paper's are another device's."
+    f"them. {COLORS} Times have no color: the paper's are another device's."
 )
 REST = "Everything about it: intervals, protocols, data, versions and commands"
 BETTER = "Right and up is better."  # of speed and score; its own page names the rows as well

@@ -49,7 +49,7 @@ LESS = {  # what a quick run has less of, by the kind of experiment
     "speed": "few updates and actions are timed, once and on few data",
     "toy": "few epochs",
 }
-COLOURS = "Green: better than the paper by more than 2 points. Orange: worse. Grey: neither."
+COLORS = "Green: better than the paper by more than 2 points. Orange: worse. Gray: neither."
 NOT_SHOWN = "Policies at work that are not shown"
 
 
@@ -87,8 +87,8 @@ def page_of(outcome: Outcome, drawn: Sequence[Drawn], missing: Sequence[str] = (
 
 
 def _caption(outcome: Outcome) -> str:
-    coloured = any(verdict(outcome, cell) for cell in outcome.cells)
-    return caption(outcome) + (f" {COLOURS}" if coloured else "")
+    colored = any(verdict(outcome, cell) for cell in outcome.cells)
+    return caption(outcome) + (f" {COLORS}" if colored else "")
 
 
 def _comparison(outcome: Outcome, told: Comparison) -> list[Markup]:
@@ -112,7 +112,7 @@ def _comparison(outcome: Outcome, told: Comparison) -> list[Markup]:
 
 
 def overview_table(outcome: Outcome) -> list[Markup]:
-    """All rows and columns at once, with coloured differences; it scrolls where the screen is narrow."""
+    """All rows and columns at once, with colored differences; it scrolls where the screen is narrow."""
     rows = overview(outcome)
     if len(rows) < 2:
         return []

@@ -7,7 +7,7 @@ from typing import Any
 
 from bfq.errors import BadInput
 from bfq.files import read_json
-from bfq.reports.statistics import summarise
+from bfq.reports.statistics import summarize
 from bfq.reports.tables import escaped, markdown_lines, mean_text, number_text
 from bfq_paper.toy_methods import METHODS
 
@@ -17,19 +17,19 @@ SPEED = Path("benchmarks/agents_h200.json")
 
 
 def demo(root: Path) -> list[list[str]]:
-    """What `make demo` leaves behind: the data, behaviour cloning, BFQ."""
+    """What `make demo` leaves behind: the data, behavior cloning, BFQ."""
     folder, units = root / "results/halfcheetah-mini", ("return", "normalized")
     ours, cloned = (read_json(folder / name) for name in ("result.json", "bc.json"))
     spent = f"{len(ours['members'])} seeds × {ours['protocol']['episodes']} episodes"
     data = [number_text(ours["data"][f"{unit}_mean"], 1) for unit in units]
     bc, bfq = (
-        [mean_text(summarise(run["scores"][unit]), unit) for unit in units]
+        [mean_text(summarize(run["scores"][unit]), unit) for unit in units]
         for run in (cloned, ours)
     )
     return [
-        ["", escaped(f"return on {ours['task']}, {spent}, last checkpoint"), "normalised score"],
+        ["", escaped(f"return on {ours['task']}, {spent}, last checkpoint"), "normalized score"],
         ["the data itself", *data],
-        ["behaviour cloning", *bc],
+        ["behavior cloning", *bc],
         ["**BFQ**", *(f"**{score}**" for score in bfq)],
     ]
 
@@ -117,7 +117,7 @@ def _agents(folder: Path) -> dict[str, Any]:
 
 def _spread(values: list[float]) -> str:
     """Without digits after the point: what one return differs from the next by is far more."""
-    told = summarise(values)
+    told = summarize(values)
     return f"{_whole(told.mean)} ± {_whole(told.std)}"
 
 

@@ -131,7 +131,7 @@ def caption(outcome: Outcome) -> str:
 
 
 def verdict(outcome: Outcome, cell: Cell) -> str:
-    """By which a cell is coloured: times are not, since the paper's are another device's."""
+    """By which a cell is colored: times are not, since the paper's are another device's."""
     return "" if outcome.experiment.kind == "speed" else outcome.verdict(cell)
 
 

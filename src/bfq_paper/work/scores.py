@@ -151,7 +151,7 @@ class Training:
             "fingerprint": self._fingerprint(column, self.run.task),
             "evaluations": {"protocol": result["protocol"], **_along(folder, places)},
         }
-        unit = successes.UNIT if self.run.metric == "success" else "normalised score"
+        unit = successes.UNIT if self.run.metric == "success" else "normalized score"
         state = "failed" if lost else "done"
         return Cell(self.row, column.label, state, why, unit, readings, provenance)
 

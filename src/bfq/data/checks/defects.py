@@ -170,7 +170,7 @@ DEFECTS: dict[str, Defect] = {
         "rewards add up within each episode, as returns do",
         "if they are returns, give the reward of each step, the difference between rows",
     ),
-    "constant-rewards": _noted("all rewards are the same", "only imitation can be learnt from them"),
+    "constant-rewards": _noted("all rewards are the same", "only imitation can be learned from them"),
     "constant-observations": _noted("a part of the observation never changes", "leave it out if you like"),
     "constant-actions": _noted("a part of the action never changes", "leave it out if you like"),
     "step-counter": _noted(

@@ -1,4 +1,4 @@
-"""What cannot be learnt from: each defect of logged arrays is refused, with the row and the remedy."""
+"""What cannot be learned from: each defect of logged arrays is refused, with the row and the remedy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

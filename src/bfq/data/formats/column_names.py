@@ -37,7 +37,7 @@ Theirs = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns to read for each of our words, and what was recognised without being told."""
+    """The columns to read for each of our words, and what was recognized without being told."""
 
     columns: dict[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
@@ -50,18 +50,18 @@ def choose(file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None
     columns = {word: _told(word, theirs, names) for word, theirs in told.items() if theirs != NONE}
     taken = {name for chosen in columns.values() for name in chosen}
     free = [name for name in names if name not in taken]
-    recognised = []
+    recognized = []
     for word in NAMES:
-        found = _recognised(word, free) if word not in told else ()
+        found = _recognized(word, free) if word not in told else ()
         if found:
             columns[word] = found
             if found[0] not in (word, f"{word}_0"):
-                recognised.append(f"{_short(found)} as {word}")
+                recognized.append(f"{_short(found)} as {word}")
     for word in NEEDED:
         if word not in columns:
             raise refuse("missing-column", f"{file} has no {word}: it holds {_listed(names)}")
     _used_once(columns)
-    notes = (f"Took {', '.join(recognised)}, by their names.",) if recognised else ()
+    notes = (f"Took {', '.join(recognized)}, by their names.",) if recognized else ()
     return Chosen(columns, notes)
 
 
@@ -109,7 +109,7 @@ def _unknown_column(part: str, names: Sequence[str]) -> BadInput:
     return refuse("unknown-column", f"unknown column {part!r}: {hint}")
 
 
-def _recognised(word: str, names: Sequence[str]) -> tuple[str, ...]:
+def _recognized(word: str, names: Sequence[str]) -> tuple[str, ...]:
     """The column that has one of the names of a word; our own name goes before the others."""
     lower = {name.strip().lower(): name for name in reversed(names) if name}
     found = []

@@ -12,7 +12,7 @@ from bfq.data.inspecting.columns import Columns, Floats, parts, places, spaced, 
 from bfq.data.summary import chunks
 
 GRID = 64  # bins a side of the picture
-NEIGHBOURS = 2_000  # rows among which the nearest is sought
+NEIGHBORS = 2_000  # rows among which the nearest is sought
 SAMPLE_NUMBERS, SAMPLE_ROWS = (
     2_000_000,
     (500, 50_000),
@@ -41,7 +41,7 @@ def coverage(observations: npt.NDArray[Any], stats: Columns) -> dict[str, Any]:
     mean, std = stats.mean[live], stats.std[live]
     sample = (np.asarray(observations[rows], np.float64)[:, live] - mean) / std
     variances, axes = principal(sample)
-    nearest = spacing(sample[spaced(len(sample), NEIGHBOURS)])
+    nearest = spacing(sample[spaced(len(sample), NEIGHBORS)])
     return {
         "varying": len(live),
         "effective_dimension": participation(variances),
@@ -57,8 +57,8 @@ def principal(sample: Floats) -> tuple[Floats, Floats]:
 
     Each axis points where its largest entry is positive, so that the picture does not flip.
     """
-    centred = sample - sample.mean(0)
-    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+    centered = sample - sample.mean(0)
+    _, sizes, axes = np.linalg.svd(centered, full_matrices=False)
     two = np.zeros((2, sample.shape[1]))
     two[: min(2, len(axes))] = axes[:2]
     largest = np.abs(two).argmax(1)

@@ -215,7 +215,7 @@ def histogram(values: npt.NDArray[Any]) -> dict[str, list[float]]:
 
 
 def whole_histogram(values: npt.NDArray[np.int64]) -> dict[str, list[float]]:
-    """Bins that hold the same number of whole numbers each, so that none is favoured."""
+    """Bins that hold the same number of whole numbers each, so that none is favored."""
     low, high = int(values.min()), int(values.max())
     if high - low < 4:  # a bar or two need some room beside them
         low, high = max(low - 2, 0), high + 2

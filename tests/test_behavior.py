@@ -1,4 +1,4 @@
-"""Behaviour policies: SAC's mathematics, simulators in processes, weight files, and the ones that ship."""
+"""Behavior policies: SAC's mathematics, simulators in processes, weight files, and the ones that ship."""
 
 import json
 from collections.abc import Iterator
