@@ -32,16 +32,18 @@ STATES, DRAWS, STEPS = 2000, 16, 20
 def main(words: Sequence[str] | None = None) -> int:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run folder of bfq with its last checkpoint")
-    return exit_code(lambda: tell(parser.parse_args(words).run))
+    parser.add_argument("--states", type=int, default=STATES, metavar="N", help=f"default {STATES}")
+    asked = parser.parse_args(words)
+    return exit_code(lambda: tell(asked.run, asked.states))
 
 
-def tell(folder: Path) -> None:
+def tell(folder: Path, states: int = STATES) -> None:
     """A line a member."""
     run = read_run(folder)[0]
     if run.agent != "bfq":
         raise BadInput(f"the run in {folder} is one of {run.agent}, not of bfq.")
     trained, data = load_trained(folder), load_dataset(run.task)
-    count = min(STATES, len(data.rewards))
+    count = min(states, len(data.rewards))
     rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), count, replace=False))
     observations = trained.transforms.normalize(np.asarray(data.observations[rows]))
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))

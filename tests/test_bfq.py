@@ -8,6 +8,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, get_agent
 from bfq.agents import bfq as module
 from bfq.agents.agent import configure
+from bfq.errors import BadInput
 from bfq.flow.maps import one_step
 from bfq.training.population import Member, Program, initial_states, pack, populate
 
@@ -246,7 +247,13 @@ def reference_update(state, batch, key, c):
         frozen = jax.lax.stop_gradient(net)
         middle = x - (t - m)[:, None] * frozen(x, m, t, s[half:])
         end = middle - (m - r)[:, None] * frozen(middle, r, m, s[half:])
-        comp = ((x - (t - r)[:, None] * net(x, r, t, s[half:]) - end) ** 2).mean()
+        errors = (x - (t - r)[:, None] * net(x, r, t, s[half:]) - end) ** 2
+        errors = errors.mean(1) / jnp.maximum(t - r, 0.01) ** c.composition_power
+        c_huber = c.composition_huber
+        comp = (
+            c.composition_weight
+            * (jnp.sqrt(errors + c_huber**2) - c_huber if c_huber else errors).mean()
+        )
         q = critics(s, act(net, s, jax.random.normal(action_key, (n, dim))))
         size = jax.lax.stop_gradient(jnp.abs(q).mean(1)) + 1e-6
         k = jnp.where(jax.random.bernoulli(pick_key), 0, 1)
@@ -268,6 +275,8 @@ def reference_update(state, batch, key, c):
             "critic": "plain",
             "discount": 0.5,
         },
+        {"composition_power": 3.0, "composition_weight": 4.0, "composition_huber": 0.1},
+        {"composition_power": 2.0, "composition_weight": 0.5},
     ],
 )
 def test_an_update_is_what_the_equations_say(changes):
@@ -285,6 +294,29 @@ def test_an_update_is_what_the_equations_say(changes):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
             assert np.mean(np.abs(a - b) > 1e-4) < 0.01
+
+
+def test_members_of_a_population_may_measure_the_composition_error_in_their_own_way():
+    """One program with two members, against a run of each; the switches are off by default."""
+    overrides = [{}, {"composition_power": 3.0, "composition_weight": 4.0}]
+
+    def trained(members, **values):
+        population = populate(AGENT, configure(AGENT, {**SMALL, **values}), members)
+        states, _ = Program(population, 5)(
+            initial_states(population, SPEC), pack(chain()), jnp.int32(0)
+        )
+        return jax.tree.leaves(states.policy.params)
+
+    both = trained([Member(0, values) for values in overrides])
+    for k, values in enumerate(overrides):
+        for a, b in zip(both, trained([Member(0, {})], **values), strict=True):
+            np.testing.assert_allclose(a[k], b[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["composition_power", "composition_weight", "composition_huber"])
+def test_how_the_composition_error_is_measured_has_no_negative_number(name):
+    with pytest.raises(BadInput, match=name):
+        configure(AGENT, {name: -0.1})
 
 
 def test_the_bound_penalty_pulls_proposals_inside():

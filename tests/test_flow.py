@@ -10,7 +10,9 @@ import pytest
 
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import (
+    CompositionError,
     Query,
+    Question,
     TimeRule,
     ask,
     bootstrap,
@@ -161,6 +163,58 @@ def test_composition_loss_is_the_weighted_velocity_error():
     np.testing.assert_allclose(
         composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4
     )
+
+
+def two_rows():
+    """Displacement errors (0.3, 0.1) over a span of 0.5 and (0.02, 0) over one of 0.001."""
+    t = jnp.array([0.9, 0.501])
+    query = Query(jnp.zeros((2, 2)), jnp.array([0.4, 0.5]), t, jnp.zeros((2, 0)))
+    return Question(query, jnp.ones(2), jnp.zeros((2, 2))), jnp.array([[0.3, 0.1], [0.02, 0.0]])
+
+
+@pytest.mark.parametrize("power", [0.0, 2.0, 3.0])
+def test_the_composition_error_in_other_units_is_the_closed_form(power):
+    # e² = 0.05 / 0.5^p and 0.0002 / 0.01^p: spans below 0.01 count as 0.01.
+    squares = [0.05 / 0.5**power, 0.0002 / 0.01**power]
+    plain = CompositionError(power).loss(*two_rows())
+    np.testing.assert_allclose(plain, sum(squares) / 2, rtol=1e-5)
+    rounded = CompositionError(power, huber=0.1).loss(*two_rows())
+    np.testing.assert_allclose(
+        rounded, sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2, rtol=1e-5
+    )
+
+
+def test_the_default_composition_error_is_the_plain_square():
+    question, output = two_rows()
+    assert CompositionError().loss(question, output) == question.error(output)
+
+
+@pytest.mark.parametrize("preconditioned", [True, False])
+def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
+    net, (action, noise, none, time_key, _) = network(), draws(64)
+    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
+    question = composition_question((net, net), action, noise, r, m, t, none, preconditioned)
+    output = net(*question.query)
+    span = jnp.maximum(t - r, 0.01)[:, None]
+    expected = jnp.square((question.scale[:, None] * output - question.target) / span).mean()
+    np.testing.assert_allclose(CompositionError(2.0).loss(question, output), expected, rtol=1e-4)
+
+
+def test_the_weight_of_the_composition_loss_counts_beside_lambda():
+    net, action, key = network(), draws(64)[0], jax.random.key(4)
+    asked = bootstrap(
+        net,
+        action,
+        jnp.zeros((64, 0)),
+        key,
+        0.3,
+        "split",
+        TimeRule(),
+        measure=CompositionError(weight=4.0),
+    )
+    value, parts = asked.loss()
+    expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():

@@ -38,7 +38,7 @@ from bfq.agents.agent import (
 from bfq.agents.checks import check_common, check_velocity
 from bfq.agents.learning import own_or
 from bfq.errors import BadInput
-from bfq.flow.maps import TimeRule, bootstrap, full_span, one_step
+from bfq.flow.maps import CompositionError, TimeRule, bootstrap, full_span, one_step
 from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
@@ -61,6 +61,13 @@ class Config:
     full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
     composition_bound: Fixed = (
         0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
+    )
+    composition_power: float = (
+        0.0  # p: L_comp's squares are divided by max(t − r, 0.01)^p; not in the paper
+    )
+    composition_weight: float = 1.0  # factor on L_comp; not in the paper
+    composition_huber: Fixed = (
+        0.0  # c > 0: L_comp has √(e² + c²) − c of a row's e²; not in the paper
     )
     preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
     squares: str = (
@@ -162,6 +169,13 @@ def times(config: Config) -> TimeRule:
     )
 
 
+def measure(config: Config) -> CompositionError:
+    """How L_comp measures its errors."""
+    return CompositionError(
+        config.composition_power, config.composition_weight, config.composition_huber
+    )
+
+
 def policy_loss(
     policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
@@ -179,6 +193,7 @@ def policy_loss(
         times(config),
         config.preconditioned,
         full_span(noise, batch.observations),
+        measure=measure(config),
     )
     bc_loss, parts = asked.loss()
     proposed = noise - asked.answers[-1]

@@ -18,6 +18,7 @@ from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_
 from bfq.nets.velocity import EmbeddedVelocity, ResidualVelocity, Velocity
 
 Times = Float[Array, " _"]
+SHORTEST = 0.01  # spans below it count as this long where errors are divided by a span
 
 
 class TimeRule(NamedTuple):
@@ -31,6 +32,26 @@ class TimeRule(NamedTuple):
         0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
     )
     bound: float = 0.0  # on the numbers of composed states; 0: none; not in the paper
+
+
+class CompositionError(NamedTuple):
+    """How L_comp measures the error of a row; the defaults are the paper's. Nothing else is in the paper.
+
+    With e² the squared error of a displacement (mean over action dimensions) divided by max(t − r, 0.01)^p:
+    L_comp = w E e², or w E (√(e² + c²) − c) for c > 0. At p = 2 the error is that of the velocity.
+    """
+
+    power: Number = 0.0  # p
+    weight: Number = 1.0  # w
+    huber: float = 0.0  # c; 0: plain squares
+
+    def loss(self, question: "Question", output: Float[Array, "b a"]) -> Float[Array, ""]:
+        """L_comp without its weight w."""
+        r, t = question.query.times()
+        squares = question.squares(output) / (jnp.maximum(t - r, SHORTEST) ** self.power)[:, None]
+        if not self.huber:
+            return squares.mean()
+        return (jnp.sqrt(squares.mean(-1) + self.huber**2) - self.huber).mean()
 
 
 def displacement(
@@ -91,7 +112,11 @@ class Question(NamedTuple):
 
     def error(self, output: Float[Array, "b a"]) -> Float[Array, ""]:
         """E ‖scale · v_θ − target‖² (mean over action dimensions)."""
-        return jnp.square(self.scale[:, None] * output - self.target).mean()
+        return self.squares(output).mean()
+
+    def squares(self, output: Float[Array, "b a"]) -> Float[Array, "b a"]:
+        """(scale · v_θ − target)² of each number."""
+        return jnp.square(self.scale[:, None] * output - self.target)
 
 
 def ask(velocity: Velocity, *queries: Query) -> list[Float[Array, "_ a"]]:
@@ -186,12 +211,14 @@ class Bootstrap(NamedTuple):
     composition: Question
     answers: list[Float[Array, "_ a"]]  # to the two, and to what else was asked in the same call
     weight: Number  # λ, or ξ ~ Bernoulli(λ)
+    measure: CompositionError = CompositionError()
 
     def loss(self) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        """(1 − λ) L_comp + λ L_bnd, with both parts."""
-        bnd, comp = self.boundary.error(self.answers[0]), self.composition.error(self.answers[1])
+        """(1 − λ) w L_comp + λ L_bnd, with both parts."""
+        bnd = self.boundary.error(self.answers[0])
+        comp = self.measure.loss(self.composition, self.answers[1])
         parts = {"boundary_loss": bnd, "composition_loss": comp}
-        return self.weight * bnd + (1.0 - self.weight) * comp, parts
+        return self.weight * bnd + (1.0 - self.weight) * (self.measure.weight * comp), parts
 
 
 def bootstrap(
@@ -204,6 +231,7 @@ def bootstrap(
     times: TimeRule,
     preconditioned: bool = True,
     *also: Query,
+    measure: CompositionError = CompositionError(),  # noqa: B008 (immutable)
 ) -> Bootstrap:
     """Asks what L_BC = (1 − λ) L_comp + λ L_bnd needs, in one of three ways with the same expectation.
 
@@ -234,7 +262,7 @@ def bootstrap(
     weight = boundary_ratio
     if mixing == "update":
         weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
-    return Bootstrap(bnd, comp, ask(velocity, bnd.query, comp.query, *also), weight)
+    return Bootstrap(bnd, comp, ask(velocity, bnd.query, comp.query, *also), weight, measure)
 
 
 def _embedded(
