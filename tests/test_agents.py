@@ -25,18 +25,10 @@ from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.experiment import read_run
 from bfq.nets.critic import Critics, Value
+from bfq.run import Member, members_of
 from bfq.settings import compose
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint
-from bfq.training.population import (
-    Member,
-    Program,
-    _keys,
-    drawn,
-    initial_states,
-    members_of,
-    pack,
-    populate,
-)
+from bfq.training.population import Program, _keys, drawn, initial_states, pack, populate
 
 SPEC = Spec(4, 2)
 STEPS = 240

@@ -8,7 +8,7 @@ import bfq
 ROOT = Path(bfq.__path__[0])
 # A layer may import those before it, and itself.
 LAYERS = [
-    ["errors", "provenance", "files", "command"],
+    ["errors", "options", "provenance", "files", "run", "command"],
     ["envs"],
     ["data"],
     ["tasks"],
@@ -37,7 +37,7 @@ ONLY = {
     "flow": {"flow", "nets", "kernels"},
     "diffusion": {"diffusion", "nets"},
     "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors"},
-    "reports": {"reports", "errors", "files"},
+    "reports": {"reports", "errors", "files", "options", "run"},
     "envs": {"envs", "errors"},
     "presets": {"presets"},
 }

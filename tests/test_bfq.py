@@ -10,7 +10,8 @@ from bfq.agents import bfq as module
 from bfq.agents.agent import configure
 from bfq.errors import BadInput
 from bfq.flow.maps import one_step
-from bfq.training.population import Member, Program, initial_states, pack, populate
+from bfq.run import Member
+from bfq.training.population import Program, initial_states, pack, populate
 
 AGENT = get_agent("bfq")
 SPEC = Spec(3, 2)

@@ -21,7 +21,8 @@ from bfq.diffusion.consistency import (
     neighboring_times,
     sampling_times,
 )
-from bfq.training.population import Member, Program, initial_states, pack, populate
+from bfq.run import Member
+from bfq.training.population import Program, initial_states, pack, populate
 
 AGENT = module.AGENT
 SPEC = Spec(3, 2)

@@ -13,7 +13,8 @@ from bfq.agents import dql as module
 from bfq.agents.agent import configure
 from bfq.diffusion.schedules import cosine
 from bfq.diffusion.solvers import generate
-from bfq.training.population import Member, Program, initial_states, pack, populate
+from bfq.run import Member
+from bfq.training.population import Program, initial_states, pack, populate
 
 AGENT = get_agent("dql")
 SPEC = Spec(3, 2)

@@ -12,7 +12,8 @@ from bfq.agents import edp as module
 from bfq.agents.agent import configure
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
-from bfq.training.population import Member, Program, initial_states, pack, populate
+from bfq.run import Member
+from bfq.training.population import Program, initial_states, pack, populate
 
 AGENT = get_agent("edp")
 SPEC = Spec(3, 2)

@@ -12,7 +12,7 @@ from bfq.evaluation import rollout as module
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import Episodes, World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores
-from bfq.tasks.catalog import Reference
+from bfq.run import Reference
 
 
 class FakePopulation:

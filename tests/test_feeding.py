@@ -9,9 +9,10 @@ from bfq.agents.agent import configure, get_agent
 from bfq.data.dataset import from_arrays
 from bfq.data.transforms import apply, fit
 from bfq.errors import BadInput
+from bfq.run import Member
 from bfq.training import feeding
 from bfq.training.feeding import OnDevice, Streamed, budget, feed
-from bfq.training.population import Member, Program, drawn, initial_states, populate
+from bfq.training.population import Program, drawn, initial_states, populate
 
 TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16, "steps": 10}
 

@@ -11,9 +11,10 @@ import pytest
 from bfq.agents import agent_names, get_agent
 from bfq.agents.agent import Spec, configure
 from bfq.kernels.device import using
+from bfq.run import members_of
 from bfq.training import population as module
 from bfq.training.foresight import Kind, divide
-from bfq.training.population import Program, initial_states, members_of, pack, populate
+from bfq.training.population import Program, initial_states, pack, populate
 
 SPEC = Spec(3, 2)
 SMALL = {

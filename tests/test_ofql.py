@@ -12,7 +12,8 @@ from bfq.errors import BadInput
 from bfq.flow.maps import boundary_loss
 from bfq.flow.meanflow import average_velocity, interval_times, logit_normal, meanflow_loss
 from bfq.nets.velocity import EmbeddedVelocity
-from bfq.training.population import Member, Program, initial_states, pack, populate
+from bfq.run import Member
+from bfq.training.population import Program, initial_states, pack, populate
 
 AGENT = module.AGENT
 SPEC = Spec(3, 2)

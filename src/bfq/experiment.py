@@ -30,6 +30,7 @@ from bfq.files import (
     write_json,
 )
 from bfq.provenance import versions
+from bfq.run import members_of
 from bfq.settings import (
     FORMAT,
     RunConfig,
@@ -45,7 +46,7 @@ from bfq.training.compiled import remember_compilations
 from bfq.training.feeding import feed
 from bfq.training.health import Health
 from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
-from bfq.training.population import Population, initial_states, members_of, populate
+from bfq.training.population import Population, initial_states, populate
 from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
 

@@ -25,7 +25,8 @@ from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels.device import available
 from bfq.presets import Preset, preset
-from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Reference, Task
+from bfq.run import Reference
+from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Task
 from bfq.tasks.sources import is_kept, kept
 
 FORMAT = 1

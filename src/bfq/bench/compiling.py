@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import jax
 
 from bfq.agents.agent import Agent
-from bfq.training.population import Program, Rows, initial_states, members_of, populate
+from bfq.run import members_of
+from bfq.training.population import Program, Rows, initial_states, populate
 
 HIT = "/jax/compilation_cache/cache_hits"
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bfq.evaluation.rollout import Episodes
-from bfq.tasks.catalog import Reference
+from bfq.run import Reference
 from bfq.training.loop import jsonable
 
 Scores = dict[str, Any]

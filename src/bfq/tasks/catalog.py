@@ -8,19 +8,7 @@ those datasets. `rerolled/…` are rolled out here from the very policies that c
 from dataclasses import dataclass, replace
 
 from bfq.errors import unknown
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The two returns that a normalized score is measured between."""
-
-    low: float  # scored 0
-    high: float  # scored 100
-    source: str
-
-    def normalize(self, episode_return: float) -> float:
-        """100 (R − low) / (high − low)."""
-        return 100.0 * (episode_return - self.low) / (self.high - self.low)
+from bfq.run import Reference
 
 
 @dataclass(frozen=True)

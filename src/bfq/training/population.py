@@ -1,9 +1,8 @@
 """A run is a population: members that differ in seed and in numeric hyperparameters, trained at once."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -17,18 +16,12 @@ from bfq.errors import BadInput
 from bfq.kernels.device import use, using
 from bfq.kernels.rounded import without_copies
 from bfq.nets.copies import with_copies
+from bfq.run import Member
 from bfq.training.compiled import compiler_options
 from bfq.training.foresight import divide
 
 _shape: Any = jax.ShapeDtypeStruct
 AHEAD_BYTES = 2**28  # most memory for what is computed ahead
-
-
-class Member(NamedTuple):
-    """One run inside the population."""
-
-    seed: int
-    overrides: dict[str, float]
 
 
 class Population(NamedTuple):
@@ -95,12 +88,6 @@ def pack(arrays: dict[str, npt.NDArray[np.float32]]) -> Rows:
     """Puts prepared transitions on the device."""
     packed, spec = side_by_side(arrays)
     return Rows(jnp.asarray(packed), spec)
-
-
-def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> tuple[Member, ...]:
-    """Every combination of the values, with every seed."""
-    grid = [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
-    return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)
 
 
 def populate(

@@ -18,9 +18,9 @@ from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import fingerprint, place
 from bfq.reports.runs import RESULT, WORLD, numbers, read_run, require
+from bfq.run import members_of
 from bfq.settings import RunConfig, compose
 from bfq.tasks.catalog import TASKS
-from bfq.training.population import members_of
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.plan.sources import Source, as_good, at_hand
 from bfq_paper.results import successes

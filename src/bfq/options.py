@@ -1,0 +1,241 @@
+"""The options of a run, each declared once with its type, range, help and flag.
+
+The command line, the checks, the printed command and the keywords of `bfq.train` are derived from these
+declarations.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from bfq.errors import BadInput, unknown
+
+
+def option(
+    description: str, metavar: str = "N", *, flag: str | None = None, default: Any = None
+) -> Meta:
+    """Declare an option: its help, what its value is called, its flag and its default."""
+    extra = {"metavar": metavar, "flag": flag, "default": default}
+    return Meta(description=description, extra=extra)
+
+
+# Names appear in pages, file names and commands: no angle brackets, no control characters.
+Name = Annotated[str, Meta(pattern=r"^[^<>\x00-\x1f\x7f]+$", max_length=4096)]
+# An id such as Pendulum-v1. Gymnasium would import the module of `module:Id`, so no colon is allowed.
+Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+$", max_length=200)]
+Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Factor = Annotated[float, Meta(ge=0, le=1_000_000)]
+Value = bool | int | float | str
+
+Precision = Literal["float32", "bfloat16"]
+Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
+FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
+
+
+class Acting(TypedDict, total=False):
+    """How the trained network chooses an action in an evaluation."""
+
+    candidates: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        option("actions drawn per state; the critic selects one of them"),
+    ]
+    temperature: Annotated[Factor, option("scale of the initial noise", "X")]
+    selection: Annotated[
+        Literal["argmax", "softmax"], option("rule that selects among the candidates", "RULE")
+    ]
+    softmax_weight: Annotated[Factor, option("w in softmax(w · Q)", "W")]
+    policy: Annotated[
+        Literal["ema", "online"], option("weights that act: averaged or current", "WEIGHTS")
+    ]
+    sampling_steps: Annotated[
+        Annotated[int, Meta(ge=0, le=1000)], option("network calls per action; 0: as trained")
+    ]
+    sampler: Annotated[
+        Name, option("sampling rule of these steps, such as ddim; see `bfq agents`", "NAME")
+    ]
+
+
+class ProtocolValues(Acting, total=False):
+    """Everything besides the policy that can change a score."""
+
+    episodes: Episodes
+    seed: FirstSeed
+    checkpoint: Literal["last"]
+
+
+class DataOptions(TypedDict, total=False):
+    """The transforms of the data before training."""
+
+    observations: Name
+    reward: Name
+
+
+class Subject(TypedDict, total=False):
+    """What is trained: an agent on a task."""
+
+    task: Annotated[
+        Name,
+        option(
+            "a task (see `bfq tasks`), or your own file: "
+            ".npz, .csv, .csv.gz, .parquet, .hdf5 or .h5",
+            "NAME",
+        ),
+    ]
+    agent: Annotated[Name, option("an agent (see `bfq agents`)", "NAME", default="bfq")]
+
+
+class RunOptions(Acting, total=False):
+    """The options of a run. What is left out comes from the task and from the agent's preset."""
+
+    steps: Annotated[Positive, option("gradient updates; default from the preset")]
+    seeds: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)] | list[Natural],
+        option("a number of seeds, or a list such as 3,7", default=5),
+    ]
+    values: Annotated[
+        dict[str, Value | list[Value]],
+        option(
+            "a hyperparameter; each of several values is trained with every seed",
+            "NAME=VALUE[,VALUE…]",
+            flag="--set",
+        ),
+    ]
+    baselines: Annotated[
+        list[Name],
+        option(
+            "also train this agent with its own preset and show it in the report; several as iql,bc; "
+            "`all` for every other agent",
+            "AGENT",
+            flag="--baseline",
+            default=(),
+        ),
+    ]
+    eval_episodes: Episodes
+    eval_seed: FirstSeed
+    evaluations: Annotated[
+        Natural | list[Positive],
+        option("how many during training, or a list of updates after which to evaluate", default=8),
+    ]
+    data: Annotated[
+        dict[str, Name],
+        option(
+            "a transform of the data, such as observations=none or reward=standardize; default from "
+            "the preset",
+            "NAME=TRANSFORM",
+        ),
+    ]
+    simulator: Annotated[
+        Simulator,
+        option("Gymnasium id of the simulator that scores a policy of your own data", "ID"),
+    ]
+    episode_steps: Annotated[
+        Positive, option("episode limit with --simulator; default the simulator's own")
+    ]
+    keep_going: Annotated[bool, option("do not stop when a seed diverges", default=False)]
+    precision: Annotated[
+        Precision,
+        option("bfloat16 multiplies faster on NVIDIA GPUs", "NAME", default="float32"),
+    ]
+    chunk: Annotated[Positive, option("updates per compiled call; default depends on the device")]
+
+
+class Option(NamedTuple):
+    """One option, as its declaration describes it."""
+
+    name: str
+    type: Any
+    flag: str
+    metavar: str
+    help: str
+    default: Any
+
+
+def options_of(*declarations: type) -> dict[str, Option]:
+    """The options that these classes declare, by name."""
+    found: dict[str, Option] = {}
+    for declaration in declarations:
+        hints = get_type_hints(declaration, include_extras=True)
+        for name, hint in hints.items():
+            for meta in getattr(hint, "__metadata__", ()):
+                if isinstance(meta, Meta) and meta.description:
+                    extra = meta.extra or {}
+                    flag = extra["flag"] or f"--{name.replace('_', '-')}"
+                    found[name] = Option(
+                        name, hint, flag, extra["metavar"], meta.description, extra["default"]
+                    )
+    return found
+
+
+OPTIONS = options_of(Subject, RunOptions)
+PROTOCOL = options_of(ProtocolValues)
+
+
+def check_options(given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
+    """The options that are not None, with checked names, types and ranges."""
+    for name in given:
+        if name not in known:
+            raise unknown("option", name, known)
+    return {
+        name: check_value(name, value, known[name].type)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def check_value(name: str, value: Any, kind: Any) -> Any:
+    """The value as plain Python, or BadInput if it is not of this type or outside its range."""
+    plain = _plain(value)
+    try:
+        if isinstance(plain, float) and not math.isfinite(plain):
+            raise ValueError("it is not finite")
+        return msgspec.convert(plain, kind)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise BadInput(f"{name} must be {requirement(kind)}, not {value!r}.") from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, tuples and arrays as Python's numbers and lists."""
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Sequence | range):
+        return [_plain(one) for one in value]
+    return value
+
+
+def requirement(kind: Any) -> str:
+    """What a value of this type can be, in words: `a whole number from 1 to 10,000`."""
+    return _in_words(msgspec.json.schema(kind))
+
+
+NOUNS = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "names with values",
+    "null": "nothing",
+}
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_in_words(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return "one of " + ", ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"a list with each entry {_in_words(schema['items'])}"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    noun = NOUNS.get(schema.get("type", ""), "a value")
+    if "pattern" in schema:
+        noun = "a name without < and >" if "<>" in schema["pattern"] else "an id like Pendulum-v1"
+    if low is None or high is None or abs(low) > 1e30:
+        return noun
+    return f"{noun} from {low:,} to {high:,}"

@@ -1,0 +1,270 @@
+"""What a run is: its configuration (config.json), its record (result.json) and its metrics.
+
+This module is the only one that reads or writes these files. What does not fit the types is refused
+with the path of the field.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from bfq.errors import BadInput
+from bfq.files import check_regular, write_json
+from bfq.options import (
+    DataOptions,
+    Name,
+    Natural,
+    Positive,
+    Precision,
+    ProtocolValues,
+    Simulator,
+    Value,
+)
+
+FORMAT: Literal[2] = 2
+LARGEST_FLOAT32 = 3.4028234663852886e38
+Float32 = Annotated[float, Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
+Numbers = list[float | None]  # one per member; None for a number that is not finite
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One seed with its own values of some hyperparameters."""
+
+    seed: Natural
+    overrides: dict[str, float]
+
+
+def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> tuple[Member, ...]:
+    """Every combination of the values, with every seed."""
+    grid = [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
+    return tuple(Member(seed, overrides) for overrides in grid for seed in seeds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The two returns between which a score is normalized."""
+
+    low: float  # scored 0
+    high: float  # scored 100
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.low == self.high:
+            raise ValueError("low and high are equal, so nothing can be normalized")
+
+    def normalize(self, episode_return: float) -> float:
+        """100 (R − low) / (high − low)."""
+        return 100.0 * (episode_return - self.low) / (self.high - self.low)
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardRecord:
+    """r ← scale · r + shift."""
+
+    name: Name
+    scale: Float32
+    shift: Float32
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformsSummary:
+    """The transforms of a run without their arrays."""
+
+    observations: Name
+    reward: RewardRecord
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformsRecord(TransformsSummary):
+    """The fitted transforms: float32 numbers survive the way through JSON unchanged."""
+
+    observation_mean: Annotated[list[Float32], Meta(min_length=1)]
+    observation_std: list[Annotated[float, Meta(gt=0, le=LARGEST_FLOAT32)]]
+    action_low: Annotated[list[Float32], Meta(min_length=1)]
+    action_high: list[Float32]
+
+    def __post_init__(self) -> None:
+        if len(self.observation_mean) != len(self.observation_std):
+            raise ValueError("observation_mean and observation_std differ in length")
+        if len(self.action_low) != len(self.action_high):
+            raise ValueError("action_low and action_high differ in length")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything needed to repeat a run, and nothing that depends on when or where it ran."""
+
+    task: Name  # a task's name, or the path of a file
+    agent: Name
+    config: dict[str, Value]  # every hyperparameter of the agent
+    varied: dict[
+        str, list[int | float]
+    ]  # those with several values; each is trained with every seed
+    seeds: Annotated[list[Natural], Meta(min_length=1, max_length=10_000)]
+    data: DataOptions
+    evaluation: ProtocolValues
+    evaluations: Natural | list[Positive]  # how many, or after which updates
+    simulator: Simulator | None
+    episode_steps: Positive
+    reference: Reference | None
+    chunk: Positive
+    keep_going: bool = False
+    metric: Literal["return", "success"] = "return"  # what an episode is scored by
+    baselines: list[Name] = dataclasses.field(default_factory=list)
+    precision: Precision = "float32"
+    # Known when the run has started.
+    transforms: TransformsRecord | None = None
+    data_sha256: str | None = None
+    format: Literal[2] = FORMAT
+
+    @property
+    def steps(self) -> int:
+        """Gradient updates."""
+        return int(self.config["steps"])
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Every seed with every combination of the varied hyperparameters."""
+        return members_of(self.seeds, self.varied)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRecord:
+    """What a run was trained on."""
+
+    name: Name
+    source: str
+    sha256: str | None
+    transitions: Natural
+    episodes: Natural | None
+    return_mean: float | None
+    return_std: float | None
+    return_max: float | None
+    normalized_mean: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A finished run, or one evaluation of it: what result.json holds."""
+
+    task: Name
+    agent: Name
+    title: Name
+    steps: Natural
+    members: Annotated[list[Member], Meta(min_length=1)]
+    scores: dict[str, Numbers | None] | None  # return, normalized, success
+    protocol: ProtocolValues
+    simulator: Simulator | None = None
+    episode_steps: Positive | None = None
+    ignores: list[str] = dataclasses.field(default_factory=list)  # unused parts of the protocol
+    data: DataRecord
+    transforms: TransformsSummary
+    reference: Reference | None
+    versions: dict[str, str]
+    device: str
+    train_seconds: float
+    microseconds_per_step: float
+    precision: Precision = "float32"
+    config: dict[str, Value]
+    command: str
+
+    def __post_init__(self) -> None:
+        for name, numbers in (self.scores or {}).items():
+            if numbers is not None and len(numbers) != len(self.members):
+                raise ValueError(
+                    f"{name} has {len(numbers)} scores for {len(self.members)} members"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricsRow:
+    """A line of metrics.jsonl."""
+
+    step: Natural
+    kind: Literal["train", "evaluation"]
+    metrics: dict[str, Numbers]
+
+
+def as_json(record: Any) -> dict[str, Any]:
+    """A configuration or a record as plain dictionaries and lists."""
+    content: dict[str, Any] = msgspec.to_builtins(record)
+    return content
+
+
+def write_config(folder: Path, run: RunConfig) -> None:
+    """Write config.json, the file that makes a folder a run."""
+    write_json(folder / "config.json", as_json(run))
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    """Write result.json, the file that makes a run finished."""
+    write_json(folder / "result.json", as_json(record))
+
+
+def read_config(path: Path) -> RunConfig:
+    """The configuration in a run folder, or in a file of this form."""
+    file = path / "config.json" if path.is_dir() else path
+    if not file.exists() and file.name == "config.json":
+        raise BadInput(f"there is no run in {file.parent}: it has no config.json.")
+    content = _text(file)
+    run = decode(content, RunConfig, str(file))
+    _check_complete(json.loads(content), as_json(run), str(file))
+    return run
+
+
+def read_record(folder: Path) -> RunRecord:
+    """The record of a finished run."""
+    file = folder / "result.json"
+    return decode(_text(file), RunRecord, str(file))
+
+
+def read_metrics(folder: Path) -> list[MetricsRow]:
+    """The rows of a run's metrics.jsonl."""
+    file = folder / "metrics.jsonl"
+    return [
+        decode(line, MetricsRow, f"{file}, line {number}")
+        for number, line in enumerate(_text(file).splitlines(), 1)
+        if line.strip()
+    ]
+
+
+def decode(content: str | bytes, kind: type[T], where: str) -> T:
+    """JSON as an object of this type; BadInput with the path of the field that does not fit."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        message, _, field = str(error).partition(" - at ")
+        field = re.sub(r"^`?\$\.?|`$", "", field)
+        raise BadInput(f"{where}: {field or 'its content'}: {message}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{where} is not readable JSON: {error}.") from error
+
+
+def _text(file: Path) -> bytes:
+    check_regular(file)
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no file {file}.") from error
+    except OSError as error:
+        raise BadInput(f"cannot read {file}: {error.strerror or error}.") from error
+
+
+def _check_complete(given: Any, decoded: Any, where: str, path: str = "") -> None:
+    """Refuse fields that are missing from a file or unknown."""
+    if not isinstance(decoded, dict):
+        return
+    for name in sorted(set(given) ^ set(decoded)):
+        problem = "is unknown" if name in given else "is missing"
+        raise BadInput(f"{where}: the field {path}{name} {problem}.")
+    for name, value in decoded.items():
+        _check_complete(given[name], value, where, f"{path}{name}.")
