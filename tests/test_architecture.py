@@ -8,7 +8,7 @@ import bfq
 ROOT = Path(bfq.__path__[0])
 # A layer may import those before it, and itself.
 LAYERS = [
-    ["errors", "options", "provenance", "files", "run", "command"],
+    ["errors", "options", "provenance", "files", "records", "run", "command"],
     ["envs"],
     ["data"],
     ["tasks"],

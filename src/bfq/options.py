@@ -4,14 +4,13 @@ The command line, the checks, the printed command and the keywords of `bfq.train
 declarations.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 
-import msgspec
 from msgspec import Meta
 
-from bfq.errors import BadInput, unknown
+from bfq.errors import unknown
+from bfq.records import check_value
 
 
 def option(
@@ -184,58 +183,3 @@ def check_options(given: Mapping[str, Any], known: Mapping[str, Option]) -> dict
         for name, value in given.items()
         if value is not None
     }
-
-
-def check_value(name: str, value: Any, kind: Any) -> Any:
-    """The value as plain Python, or BadInput if it is not of this type or outside its range."""
-    plain = _plain(value)
-    try:
-        if isinstance(plain, float) and not math.isfinite(plain):
-            raise ValueError("it is not finite")
-        return msgspec.convert(plain, kind)
-    except (msgspec.ValidationError, ValueError, OverflowError) as error:
-        raise BadInput(f"{name} must be {requirement(kind)}, not {value!r}.") from error
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers, tuples and arrays as Python's numbers and lists."""
-    if isinstance(value, str | bytes):
-        return value
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Sequence | range):
-        return [_plain(one) for one in value]
-    return value
-
-
-def requirement(kind: Any) -> str:
-    """What a value of this type can be, in words: `a whole number from 1 to 10,000`."""
-    return _in_words(msgspec.json.schema(kind))
-
-
-NOUNS = {
-    "integer": "a whole number",
-    "number": "a finite number",
-    "string": "text",
-    "boolean": "true or false",
-    "object": "names with values",
-    "null": "nothing",
-}
-
-
-def _in_words(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_in_words(one) for one in schema["anyOf"])
-    if "enum" in schema:
-        return "one of " + ", ".join(map(str, schema["enum"]))
-    if schema.get("type") == "array":
-        return f"a list with each entry {_in_words(schema['items'])}"
-    low, high = schema.get("minimum"), schema.get("maximum")
-    noun = NOUNS.get(schema.get("type", ""), "a value")
-    if "pattern" in schema:
-        noun = "a name without < and >" if "<>" in schema["pattern"] else "an id like Pendulum-v1"
-    if low is None or high is None or abs(low) > 1e30:
-        return noun
-    return f"{noun} from {low:,} to {high:,}"

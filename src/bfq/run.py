@@ -6,17 +6,16 @@ with the path of the field.
 
 import dataclasses
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from bfq.errors import BadInput
-from bfq.files import check_regular, write_json
+from bfq.files import write_json
 from bfq.options import (
     DataOptions,
     Name,
@@ -27,12 +26,12 @@ from bfq.options import (
     Simulator,
     Value,
 )
+from bfq.records import check_complete, decode, read_text
 
 FORMAT: Literal[2] = 2
 LARGEST_FLOAT32 = 3.4028234663852886e38
 Float32 = Annotated[float, Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
 Numbers = list[float | None]  # one per member; None for a number that is not finite
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,16 +214,16 @@ def read_config(path: Path) -> RunConfig:
     file = path / "config.json" if path.is_dir() else path
     if not file.exists() and file.name == "config.json":
         raise BadInput(f"there is no run in {file.parent}: it has no config.json.")
-    content = _text(file)
+    content = read_text(file)
     run = decode(content, RunConfig, str(file))
-    _check_complete(json.loads(content), as_json(run), str(file))
+    check_complete(json.loads(content), as_json(run), str(file))
     return run
 
 
 def read_record(folder: Path) -> RunRecord:
     """The record of a finished run."""
     file = folder / "result.json"
-    return decode(_text(file), RunRecord, str(file))
+    return decode(read_text(file), RunRecord, str(file))
 
 
 def read_metrics(folder: Path) -> list[MetricsRow]:
@@ -232,39 +231,6 @@ def read_metrics(folder: Path) -> list[MetricsRow]:
     file = folder / "metrics.jsonl"
     return [
         decode(line, MetricsRow, f"{file}, line {number}")
-        for number, line in enumerate(_text(file).splitlines(), 1)
+        for number, line in enumerate(read_text(file).splitlines(), 1)
         if line.strip()
     ]
-
-
-def decode(content: str | bytes, kind: type[T], where: str) -> T:
-    """JSON as an object of this type; BadInput with the path of the field that does not fit."""
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.ValidationError as error:
-        message, _, field = str(error).partition(" - at ")
-        field = re.sub(r"^`?\$\.?|`$", "", field)
-        raise BadInput(f"{where}: {field or 'its content'}: {message}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{where} is not readable JSON: {error}.") from error
-
-
-def _text(file: Path) -> bytes:
-    check_regular(file)
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {file}.") from error
-    except OSError as error:
-        raise BadInput(f"cannot read {file}: {error.strerror or error}.") from error
-
-
-def _check_complete(given: Any, decoded: Any, where: str, path: str = "") -> None:
-    """Refuse fields that are missing from a file or unknown."""
-    if not isinstance(decoded, dict):
-        return
-    for name in sorted(set(given) ^ set(decoded)):
-        problem = "is unknown" if name in given else "is missing"
-        raise BadInput(f"{where}: the field {path}{name} {problem}.")
-    for name, value in decoded.items():
-        _check_complete(given[name], value, where, f"{path}{name}.")
