@@ -7,10 +7,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
-from bfq.reports.ablation_figure import draw_settings, draw_sweeps, settings_figure, sweep_figure
-from bfq.reports.drawing import COLORS, INK
-from bfq.reports.legend import Legend, balanced, method_colors
+from bfq.reports.drawing import COLORS, INK, balanced
 from bfq.reports.statistics import performance_profile
+from bfq.reports.sweep_figure import draw_sweeps, sweep_figure
+from bfq_paper.figures_extra import Legend, draw_settings, method_colors, settings_figure
 from bfq_paper.frequency_figure import Point, draw_frequencies, frequency_figure
 from bfq_paper.profile_figure import draw_profiles, profile_figure
 from bfq_paper.radar_figure import draw_radar, radar_figure, relative

@@ -18,25 +18,36 @@ from scipy import stats
 
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.reports.figures import _draw_panel, _panels, curve_words, joined, learning_curves, losses
+from bfq.reports.drawing import spread
+from bfq.reports.figures import (
+    _draw_panel,
+    _limits,
+    _name,
+    _panels,
+    _shortened,
+    curve_words,
+    joined,
+    learning_curves,
+    losses,
+    score_figure,
+    score_words,
+)
 from bfq.reports.html import report_page
-from bfq.reports.labels import spread
-from bfq.reports.prose import acting, plain, protocol, transform
+from bfq.reports.prose import acting, in_words, number_text, plain, protocol, transform
 from bfq.reports.report import write_report
 from bfq.reports.runs import Run, read_run
-from bfq.reports.score_figure import _limits, _name, _shortened, score_figure, score_words
-from bfq.reports.standing_tables import markdown_comparison, rich_standings
-from bfq.reports.standings import compares, standings
 from bfq.reports.statistics import interquartile_mean, stratified_bootstrap, summarize, wilson
 from bfq.reports.tables import (
     aggregates,
+    compares,
     comparison,
-    in_words,
     markdown,
-    number_text,
+    markdown_comparison,
     records,
+    rich_standings,
     rich_table,
     score_table,
+    standings,
 )
 from bfq.tasks.catalog import SUCCESS
 

@@ -22,3 +22,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
     return BadInput(f"unknown {kind} {name!r}: {hint}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 member`, `6 members`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

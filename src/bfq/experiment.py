@@ -257,9 +257,7 @@ def complete(
 
 
 def _report(folder: Path) -> None:
-    from bfq.reports.report import (
-        write_report,  # it draws: seconds of imports that training need not await
-    )
+    from bfq.reports.report import write_report
 
     write_report([folder], folder)
 

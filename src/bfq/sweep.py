@@ -14,11 +14,11 @@ from bfq.errors import BadInput
 from bfq.experiment import complete, read_run, say, start
 from bfq.files import write_bytes, write_json
 from bfq.provenance import versions
-from bfq.reports.ablation_figure import sweep_figure
+from bfq.reports.prose import in_words
 from bfq.reports.report import write_report
 from bfq.reports.runs import read_run as read_finished
-from bfq.reports.standings import Method, Standings, standings
-from bfq.reports.tables import in_words
+from bfq.reports.sweep_figure import sweep_figure
+from bfq.reports.tables import Method, Standings, standings
 from bfq.settings import RunConfig, command
 
 ALONE = "run"  # the only folder, where no run differs from another

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
 from bfq.reports.growth_figure import count_text
-from bfq.reports.legend import Colors, method_colors
+from bfq_paper.figures_extra import Colors, method_colors
 
 TALL, ABOVE, BELOW = 3.7, 0.62, 0.62  # inches of the panel: its own, over it and under it
 LEFT, RIGHT = 0.62, 0.25  # inches beside it

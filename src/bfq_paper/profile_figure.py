@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
-from bfq.reports.legend import Colors, Legend, method_colors
+from bfq.reports.prose import ranged
 from bfq.reports.statistics import Profile, Scores, performance_profile
-from bfq.reports.tables import ranged
+from bfq_paper.figures_extra import Colors, Legend, method_colors
 
 TALL, ABOVE, BELOW = (
     3.1,

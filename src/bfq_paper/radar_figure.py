@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, heading, png
-from bfq.reports.legend import Colors, Legend, balanced, method_colors
-from bfq.reports.tables import decimals, number_text
+from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, balanced, heading, png
+from bfq.reports.prose import decimals, number_text
+from bfq_paper.figures_extra import Colors, Legend, method_colors
 
 Means = Mapping[str, Mapping[str, float]]  # by method, then by axis
 LEAST = 3  # axes of which a polygon can be made

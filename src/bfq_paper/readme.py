@@ -14,7 +14,8 @@ from pathlib import Path
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
-from bfq.reports.tables import ABSENT, escaped, estimate_text, markdown_lines, number_text, ranged
+from bfq.reports.prose import ABSENT, estimate_text, number_text, ranged
+from bfq.reports.tables import escaped, markdown_lines
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.plan.sources import Source
 from bfq_paper.results.cells import Cell, Outcome

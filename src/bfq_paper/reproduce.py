@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from jax.errors import JaxRuntimeError
 
-from bfq.errors import BadInput, Busy
-from bfq.reports.counting import counted
+from bfq.errors import BadInput, Busy, counted
 from bfq.settings import check_precision
 from bfq_paper.book import Book
 from bfq_paper.plan.experiments import Experiment, get_experiment

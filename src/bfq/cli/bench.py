@@ -17,8 +17,7 @@ from bfq.cli.bench_rows import (
     wished_of,
 )
 from bfq.cli.words import numbers
-from bfq.errors import BadInput
-from bfq.reports.counting import counted
+from bfq.errors import BadInput, counted
 
 TRAIN = "microseconds an update"
 ACT = "action batches a second"

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bfq.cli.bench_rows import Measure, Row, agents_of, bases_of, check_counts, wished_of
-from bfq.errors import BadInput
-from bfq.reports.counting import counted
+from bfq.errors import BadInput, counted
 
 if TYPE_CHECKING:
     from bfq.bench.watching import Watched

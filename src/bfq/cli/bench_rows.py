@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bfq.cli.words import assignments, show_json
-from bfq.errors import BadInput, unknown
-from bfq.reports.counting import counted
+from bfq.errors import BadInput, counted, unknown
 
 TASK = "halfcheetah-medium-v2"
 HEADINGS = {

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import show_json
-from bfq.errors import BadInput
-from bfq.reports.counting import counted
+from bfq.errors import BadInput, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,8 +92,8 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from bfq.reports.prose import mean_text, number_text
     from bfq.reports.statistics import summarize
-    from bfq.reports.tables import mean_text, number_text
 
     scores, members = found["scores"], found["members"]
     title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bfq.cli.words import show_json
-from bfq.reports.counting import counted
+from bfq.errors import counted
 
 if TYPE_CHECKING:
     from bfq.deploy.export import Exported

@@ -29,9 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     from bfq.reports.report import run_folders, write_report
     from bfq.reports.runs import read_run
-    from bfq.reports.standing_tables import rich_standings
-    from bfq.reports.standings import standings
-    from bfq.reports.tables import rich_table
+    from bfq.reports.tables import rich_standings, rich_table, standings
 
     found, others = run_folders(args.folders)
     _check(found, others)

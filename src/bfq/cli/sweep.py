@@ -70,7 +70,7 @@ def _folder(runs: "dict[str, RunConfig]") -> Path:
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:
     from rich.console import Console
 
-    from bfq.reports.standing_tables import rich_standings
+    from bfq.reports.tables import rich_standings
 
     Console().print(rich_standings(ranking.table))
     best = ", ".join(f"{name}={value}" for name, value in record["rows"][0]["values"].items())

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bfq.errors import counted
 from bfq.reports.charts import bars, heat, number, outline
-from bfq.reports.counting import counted
 from bfq.reports.html import facts as pairs
 from bfq.reports.html import figure, page
 from bfq.reports.markup import Markup, tag

@@ -6,29 +6,35 @@ from dataclasses import replace
 from importlib import resources
 from typing import NamedTuple
 
+from bfq.errors import counted
 from bfq.reports import prose
-from bfq.reports.counting import counted
-from bfq.reports.figures import curve_words, joined, learning_curves, losses
+from bfq.reports.figures import (
+    curve_words,
+    joined,
+    learning_curves,
+    losses,
+    score_figure,
+    score_words,
+)
 from bfq.reports.markup import Markup, tag
+from bfq.reports.prose import ABSENT, decimals, in_words, interval_text, number_text
 from bfq.reports.runs import Run
-from bfq.reports.score_figure import score_figure, score_words
-from bfq.reports.standing_tables import pooled_words
-from bfq.reports.standings import Method, Standings, apart, compares, standings
 from bfq.reports.statistics import Summary
 from bfq.reports.tables import (
-    ABSENT,
     Aggregate,
+    Method,
     ScoreRow,
     ScoreTable,
+    Standings,
     aggregates,
-    decimals,
-    in_words,
-    interval_text,
-    number_text,
+    apart,
+    compares,
+    pooled_words,
     score_table,
     seconds_text,
     seeds_text,
     stacked,
+    standings,
 )
 
 HEAD = ("Return", "Normalized score", "Seeds", "Training")

@@ -1,12 +1,11 @@
 """A run in words: how it was evaluated, what it learned from, with which settings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bfq.reports.counting import counted
+from bfq.errors import counted
 from bfq.reports.runs import Run
-from bfq.reports.statistics import wilson
-from bfq.reports.tables import ABSENT, decimals, number_text
+from bfq.reports.statistics import Estimate, Summary, wilson
 
 CHOICES = {
     "argmax": "the one the critics value most",
@@ -24,6 +23,61 @@ REWARDS = {  # why they are changed, where the numbers do not say it
     "min_max": "so that those of the data span −1 to 1",
 }
 USUAL = {"policy": "ema", "temperature": 1}  # what needs no word
+ABSENT = "–"
+SUCCESS = "success in %"
+UNITS = {"normalized": "normalized score", "return": "return"}
+
+
+def in_words(unit: str, runs: Iterable[Run]) -> str:
+    """What a score is: where all runs count successes, a normalized one is their share."""
+    counted = unit == "normalized" and all(run.counts_successes for run in runs)
+    return SUCCESS if counted else UNITS[unit]
+
+
+def mean_text(summary: Summary | None, unit: str) -> str:
+    """Mean ± std; one seed has no std to tell."""
+    if summary is None:
+        return ABSENT
+    digits = decimals(summary.mean, unit)
+    mean = number_text(summary.mean, digits)
+    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
+
+
+def interval_text(summary: Summary | None, unit: str) -> str:
+    """The interval with the digits of its mean."""
+    if summary is None or summary.interval is None:
+        return ABSENT
+    low, high = (number_text(end, decimals(summary.mean, unit)) for end in summary.interval)
+    return f"[{low}, {high}]"
+
+
+def estimate_text(estimate: Estimate, digits: int = 1) -> str:
+    """A number over tasks, with its interval where there is one."""
+    value, interval = estimate
+    ends = [number_text(end, digits) for end in interval or ()]
+    return number_text(value, digits) + (f" [{', '.join(ends)}]" if ends else "")
+
+
+def decimals(size: float, unit: str = "return") -> int:
+    """Digits after the point: one for a normalized score, as is the custom, else what the size deserves."""
+    if unit == "normalized":
+        return 1
+    return next(
+        (digits for digits, least in ((0, 10_000), (1, 10), (2, 1)) if abs(size) >= least), 3
+    )
+
+
+def number_text(value: float, digits: int) -> str:
+    """A number with thousands set apart and a true minus."""
+    text = f"{value:,.{digits}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
+
+
+def ranged(counts: Iterable[int], noun: str) -> str:
+    """One number of things, or from the least to the most of them."""
+    least, *_, most = sorted((*counts,) * 2)
+    number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{number} {noun}{'' if most == 1 else 's'}"
 
 
 def about(run: Run) -> str:

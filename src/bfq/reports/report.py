@@ -6,13 +6,10 @@ from typing import Any
 
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import make_folder, write_bytes
-from bfq.reports.figures import learning_curves
+from bfq.reports.figures import learning_curves, score_figure
 from bfq.reports.html import report_page
 from bfq.reports.runs import Run, is_run, read_run
-from bfq.reports.score_figure import score_figure
-from bfq.reports.standing_tables import markdown_comparison
-from bfq.reports.standings import compares
-from bfq.reports.tables import comparison, records
+from bfq.reports.tables import compares, comparison, markdown_comparison, records
 
 
 def run_folders(places: Sequence[Path]) -> tuple[dict[Path, list[Path]], list[Path]]:

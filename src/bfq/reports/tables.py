@@ -1,5 +1,6 @@
-"""Score tables: one content, rendered for a terminal, as Markdown and as plain records."""
+"""Scores of runs as tables: rows, methods on a task best first, for a terminal and as Markdown."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,20 +9,20 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from bfq.reports import prose
+from bfq.reports.prose import (
+    ABSENT,
+    estimate_text,
+    interval_text,
+    mean_text,
+    number_text,
+    ranged,
+)
 from bfq.reports.runs import Group, Run
 from bfq.reports.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarize
 
-ABSENT = "–"
-SUCCESS = "success in %"
-UNITS = {"normalized": "normalized score", "return": "return"}
 WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
-
-
-def in_words(unit: str, runs: Iterable[Run]) -> str:
-    """What a score is: where all runs count successes, a normalized one is their share."""
-    counted = unit == "normalized" and all(run.counts_successes for run in runs)
-    return SUCCESS if counted else UNITS[unit]
 
 
 @dataclass(frozen=True)
@@ -190,30 +191,6 @@ def stacked(summary: Summary | None, unit: str) -> list[str]:
     return [mean_text(summary, unit), *interval]
 
 
-def mean_text(summary: Summary | None, unit: str) -> str:
-    """Mean ± std; one seed has no std to tell."""
-    if summary is None:
-        return ABSENT
-    digits = decimals(summary.mean, unit)
-    mean = number_text(summary.mean, digits)
-    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
-
-
-def interval_text(summary: Summary | None, unit: str) -> str:
-    """The interval with the digits of its mean."""
-    if summary is None or summary.interval is None:
-        return ABSENT
-    low, high = (number_text(end, decimals(summary.mean, unit)) for end in summary.interval)
-    return f"[{low}, {high}]"
-
-
-def estimate_text(estimate: Estimate, digits: int = 1) -> str:
-    """A number over tasks, with its interval where there is one."""
-    value, interval = estimate
-    ends = [number_text(end, digits) for end in interval or ()]
-    return number_text(value, digits) + (f" [{', '.join(ends)}]" if ends else "")
-
-
 def seeds_text(row: ScoreRow) -> str:
     """How many seeds, and how many of them have a score where some have none."""
     if row.seeds is None:
@@ -229,21 +206,6 @@ def seconds_text(row: ScoreRow) -> str:
     return f"{number_text(row.seconds, 1 if row.seconds < 100 else 0)} s"
 
 
-def decimals(size: float, unit: str = "return") -> int:
-    """Digits after the point: one for a normalized score, as is the custom, else what the size deserves."""
-    if unit == "normalized":
-        return 1
-    return next(
-        (digits for digits, least in ((0, 10_000), (1, 10), (2, 1)) if abs(size) >= least), 3
-    )
-
-
-def number_text(value: float, digits: int) -> str:
-    """A number with thousands set apart and a true minus."""
-    text = f"{value:,.{digits}f}".replace("-", "−")
-    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
-
-
 def table_title(runs: Sequence[Run]) -> str:
     """The task of the runs with what was spent on it."""
     if not any(run.scores for run in runs):
@@ -257,13 +219,6 @@ def budget(runs: Sequence[Run]) -> str:
     updates = ranged([run.steps for run in runs], "update")
     episodes = ranged([run.protocol["episodes"] for run in runs], "episode")
     return f"{updates}, {episodes} a seed, {checkpoints} checkpoint"
-
-
-def ranged(counts: Iterable[int], noun: str) -> str:
-    """One number of things, or from the least to the most of them."""
-    least, *_, most = sorted((*counts,) * 2)
-    number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    return f"{number} {noun}{'' if most == 1 else 's'}"
 
 
 def data_row(run: Run) -> ScoreRow:
@@ -305,3 +260,215 @@ def escaped(text: str) -> str:
     """Text that cannot break out of a Markdown cell."""
     one_line = " ".join(text.split())
     return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)
+
+
+MANY = 3  # baselines from which on one run is a comparison too
+
+
+@dataclass(frozen=True)
+class Method:
+    """One setting of one agent."""
+
+    run: Run
+    group: Group
+    row: ScoreRow
+    folder: str = ""  # the run's, where two methods would have the same name
+
+    @property
+    def name(self) -> str:
+        """The agent with what sets it apart."""
+        return f"{self.run.title} {self.notes}".strip()
+
+    @property
+    def notes(self) -> str:
+        """What sets it apart from other methods of the same agent."""
+        return ", ".join(filter(None, (self.group.label, self.folder)))
+
+    def rank(self, unit: str) -> float:
+        """The mean score by which methods are ordered."""
+        score = self.row.score(unit)
+        return score.mean if score else float("-inf")
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The methods on one task."""
+
+    task: str
+    unit: str  # of the score that orders them: normalized where every method has it
+    data: tuple[ScoreRow, ...]  # one, unless runs of one task learned from different data
+    methods: tuple[Method, ...]  # best first
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run of each method."""
+        return [method.run for method in self.methods]
+
+    @property
+    def title(self) -> str:
+        """The task with what was spent on it."""
+        return table_title(self.runs)
+
+    @property
+    def rows(self) -> tuple[ScoreRow, ...]:
+        """The data, then the methods."""
+        return (*self.data, *(method.row for method in self.methods))
+
+    @property
+    def scored(self) -> bool:
+        """Whether any method was evaluated."""
+        return any(run.scores for run in self.runs)
+
+    @property
+    def normalized(self) -> bool:
+        """Whether anything has a normalized score."""
+        return any(row.normalized for row in self.rows)
+
+    @property
+    def updates_differ(self) -> bool:
+        """Whether some trained longer than others."""
+        return len({run.steps for run in self.runs}) > 1
+
+    @property
+    def acting_differs(self) -> bool:
+        """Whether some chose their actions otherwise than others."""
+        return len({prose.acting(run) for run in self.runs}) > 1
+
+
+def standings(runs: Sequence[Run]) -> list[Standings]:
+    """The methods of all runs and of their baselines, task by task."""
+    tasks = dict.fromkeys(run.task for run in runs)
+    return [_standings(task, [run for run in runs if run.task == task]) for task in tasks]
+
+
+def compares(runs: Sequence[Run]) -> bool:
+    """Whether there is enough to compare for a figure and a table of their own."""
+    return len(runs) > 1 or any(len(run.baselines) >= MANY for run in runs)
+
+
+def apart(run: Run, runs: Sequence[Run]) -> str:
+    """What sets a run apart from others of its agent on its task, as in tables: of a sweep, its values."""
+    namesakes = {each.folder for each in runs if (each.task, each.title) == (run.task, run.title)}
+    return _folder(run) if len(namesakes) > 1 else ""
+
+
+def _standings(task: str, runs: Sequence[Run]) -> Standings:
+    everyone = [each for run in runs for each in (run, *run.baselines)]
+    found = [
+        Method(run, group, row)
+        for run in everyone
+        for group, row in zip(run.groups, agent_rows(run, "agent"), strict=True)
+    ]
+    methods = {
+        (method.row, method.run.steps): method for method in reversed(found)
+    }  # what two share, once
+    unit = (
+        "return" if any(row.returns and not row.normalized for row, _ in methods) else "normalized"
+    )
+    named = _told_apart(list(methods.values())[::-1])
+    ordered = sorted(named, key=lambda method: method.rank(unit), reverse=True)
+    return Standings(
+        task, unit, tuple(dict.fromkeys(data_row(run) for run in runs)), tuple(ordered)
+    )
+
+
+def _told_apart(methods: Sequence[Method]) -> list[Method]:
+    """Methods of one name get the name of their folder."""
+    count = Counter(method.name for method in methods)
+    return [
+        replace(method, folder=_folder(method.run)) if count[method.name] > 1 else method
+        for method in methods
+    ]
+
+
+def _folder(run: Run) -> str:
+    """The name of a run's folder; of a baseline, that of the run it belongs to."""
+    path = run.folder.resolve()
+    return path.parent.parent.name if path.parent.name == "baselines" else path.name
+
+
+SHORT = "mean ± std over seeds, best first"
+
+
+def pooled_words(banded: bool) -> str:
+    """What an interquartile mean is of, and its interval where there is one."""
+    interval = ", with a 95% stratified bootstrap interval" if banded else ""
+    return f"Interquartile mean of the scores of all seeds{interval}."
+
+
+def rich_standings(table: Standings) -> Table:
+    """All methods on a task for a terminal of 80 columns, a line each as far as names allow."""
+    columns = ["return", *(["normalized"] if table.normalized else []), "seeds", "training"]
+    columns += ["updates"] if table.updates_differ else []
+    drawn = empty_table(table.title, SHORT if table.scored else "", columns)
+    drawn.min_width = min(max(60, len(table.title) + 2), 80)  # a title in one line
+    for row, method in _entries(table):
+        scores = [
+            mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalized
+        ]
+        cells = [*scores, seeds_text(row), seconds_text(row)]
+        cells += [_updates(method)] if table.updates_differ else []
+        name = Text(method.name if method else row.name)
+        drawn.add_row(name, *(Text(cell) for cell in cells), style="" if method else "dim")
+    return drawn
+
+
+def markdown_comparison(runs: Sequence[Run]) -> str:
+    """Several runs as Markdown: a table a task, then the methods over tasks where there are several."""
+    parts = [_markdown(table) for table in standings(runs)] + _over_tasks(runs)
+    return "\n".join(parts)
+
+
+def _markdown(table: Standings) -> str:
+    units = ["return", *(["normalized"] if table.normalized else [])]
+    head = ["", *(name for unit in units for name in (unit, "95% interval")), "seeds", "training"]
+    head += ["updates"] if table.updates_differ else []
+    head += ["acting"] if table.acting_differs else []
+    lines = markdown_lines(head, [_cells(table, *entry) for entry in _entries(table)])
+    return "\n".join([f"## {escaped(table.task)}", "", *lines, "", _caption(table), ""])
+
+
+def _cells(table: Standings, row: ScoreRow, method: Method | None) -> list[str]:
+    shown = row.scores if table.normalized else row.scores[:1]
+    scores = [text for unit, s in shown for text in (mean_text(s, unit), interval_text(s, unit))]
+    cells = [
+        escaped(method.name if method else row.name),
+        *scores,
+        seeds_text(row),
+        seconds_text(row),
+    ]
+    cells += [_updates(method)] if table.updates_differ else []
+    cells += (
+        [escaped(prose.acting(method.run)) if method else ABSENT] if table.acting_differs else []
+    )
+    return cells
+
+
+def _caption(table: Standings) -> str:
+    """What was spent, how actions were chosen where all did alike, and what the numbers are."""
+    seeds = ranged([len(method.group.places) for method in table.methods], "seed")
+    if not table.scored:
+        updates = ranged([run.steps for run in table.runs], "update")
+        return f"{seeds}, {updates}; there was no simulator to judge in, so there are no scores."
+    acting = "" if table.acting_differs else f", acting by {prose.acting(table.runs[0])}"
+    return escaped(f"{seeds}, {budget(table.runs)}{acting}; best first; {CAPTION}.")
+
+
+def _over_tasks(runs: Sequence[Run]) -> list[str]:
+    methods = sorted(aggregates(runs), key=lambda each: each.mean, reverse=True)
+    if not methods:
+        return []
+    rows = [(escaped(each.name), escaped(each.text), str(each.tasks)) for each in methods]
+    banded = any(each.interval for each in methods)
+    head = "normalized [95% interval]" if banded else "normalized"
+    lines = markdown_lines(("", head, "tasks"), rows)
+    return ["\n".join(["## Over tasks", "", *lines, "", pooled_words(banded), ""])]
+
+
+def _entries(table: Standings) -> list[tuple[ScoreRow, Method | None]]:
+    """The data, then the methods."""
+    return [(row, None) for row in table.data] + [(method.row, method) for method in table.methods]
+
+
+def _updates(method: Method | None) -> str:
+    return f"{method.run.steps:,}" if method else ABSENT

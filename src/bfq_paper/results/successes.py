@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from bfq.reports.prose import number_text
 from bfq.reports.statistics import Interval, wilson
-from bfq.reports.tables import number_text
 from bfq_paper.results.cells import Cell
 
 UNIT = "success in %"

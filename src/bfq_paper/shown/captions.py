@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from bfq.reports.figures import curve_words
+from bfq.reports.figures import curve_words, score_words
 from bfq.reports.runs import Run
-from bfq.reports.score_figure import score_words
 from bfq_paper.results.cells import Cell, Outcome
 
 FEW = 4  # columns that can be bars beside each other

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from bfq.reports.standing_tables import pooled_words
-from bfq.reports.tables import ABSENT, estimate_text, number_text
+from bfq.reports.prose import ABSENT, estimate_text, number_text
+from bfq.reports.tables import pooled_words
 from bfq_paper.results.cells import Outcome
 from bfq_paper.results.rivals import rivals
 from bfq_paper.results.together import Standing, Together, together

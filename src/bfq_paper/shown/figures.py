@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from bfq.reports.ablation_figure import settings_figure, sweep_figure
-from bfq.reports.counting import counted
-from bfq.reports.figures import learning_curves
+from bfq.errors import counted
+from bfq.reports.figures import learning_curves, score_figure
 from bfq.reports.html import Drawn
-from bfq.reports.legend import Colors, method_colors
 from bfq.reports.runs import Member, Run
-from bfq.reports.score_figure import score_figure
+from bfq.reports.sweep_figure import sweep_figure
+from bfq_paper.figures_extra import Colors, method_colors, settings_figure
 from bfq_paper.plan.experiments import QUICK
 from bfq_paper.profile_figure import profile_figure
 from bfq_paper.radar_figure import radar_figure

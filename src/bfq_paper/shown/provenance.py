@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bfq.reports import prose
 from bfq.reports.html import facts, list_of
 from bfq.reports.markup import Markup, tag
+from bfq.reports.prose import ABSENT
 from bfq.reports.runs import Run
-from bfq.reports.tables import ABSENT
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.results.told_runs import told_runs
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from bfq.errors import BadInput
 from bfq.files import read_json
+from bfq.reports.prose import mean_text, number_text
 from bfq.reports.statistics import summarize
-from bfq.reports.tables import escaped, markdown_lines, mean_text, number_text
+from bfq.reports.tables import escaped, markdown_lines
 from bfq_paper.toy_methods import METHODS
 
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")

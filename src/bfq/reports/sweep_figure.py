@@ -1,4 +1,4 @@
-"""What a part of a method is worth, as PNG bytes: scores along a swept value, or with it and without."""
+"""Scores along the values of one swept hyperparameter, as PNG bytes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,16 @@ from bfq.reports.drawing import (
     QUIET,
     ROUND,
     WIDTH,
+    balanced,
     heading,
     plain,
     png,
     style,
 )
-from bfq.reports.legend import Colors, Legend, balanced, method_colors
+from bfq.reports.prose import ranged
 from bfq.reports.statistics import Values, summarize
-from bfq.reports.tables import ranged
 
 Sweep = Mapping[float, Values]  # the seeds at each value
-Settings = Mapping[str, Values]  # the seeds of each setting
 TALL, HEAD, LINE, BELOW = (
     2.3,
     0.64,
@@ -40,11 +39,6 @@ WIDE = (
 DIGIT, AIR = 0.075, 0.1  # inches of a letter under a panel, and between two numbers there
 LETTER = 0.08  # inches of a bold letter over a panel
 DASHES = (0, (4, 2.5))
-NAMES, BAR, GAP = (
-    1.75,
-    0.21,
-    0.17,
-)  # inches: for names of tasks, of a bar, between the bars of two tasks
 
 
 def sweep_figure(
@@ -60,17 +54,6 @@ def sweep_figure(
     return (
         png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic, level)) if panels else None
     )
-
-
-def settings_figure(
-    panels: Mapping[str, Settings],
-    title: str,
-    unit: str = "normalized score",
-    paper: Mapping[str, Mapping[str, float]] | None = None,
-    colors: Colors | None = None,
-) -> bytes | None:
-    """The picture of `draw_settings`; None where there is none."""
-    return png(draw_settings(panels, title, unit, paper, colors)) if panels else None
 
 
 def draw_sweeps(
@@ -104,42 +87,8 @@ def draw_sweeps(
     elif level:
         _level(figure.axes)
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
-    words = _words(unit, seeds, "band", "dashed" if paper else "")
+    words = describe_spread(unit, seeds, "band", "dashed" if paper else "")
     heading(figure.axes[0], title, words, lift=72 * above)
-    return figure
-
-
-def draw_settings(
-    panels: Mapping[str, Settings],
-    title: str,
-    unit: str,
-    paper: Mapping[str, Mapping[str, float]] | None = None,
-    colors: Colors | None = None,
-) -> Figure:
-    """A group of bars a task: the mean, one standard deviation, a dot a seed; hollow the paper's means."""
-    names = list(dict.fromkeys(name for settings in panels.values() for name in settings))
-    shades = method_colors(names, colors)
-    legend = Legend(shades, WIDTH - NAMES - RIGHT)
-    group = BAR * len(names) + GAP
-    tall = HEAD + legend.inches + group * len(panels) + BELOW
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    wide = legend.wide / WIDTH
-    axes = figure.add_axes((NAMES / WIDTH, BELOW / tall, wide, group * len(panels) / tall))
-    style(axes, grid="x")
-    for place, (task, settings) in enumerate(panels.items()):
-        for name, values in settings.items():
-            middle = place + BAR / group * (names.index(name) - (len(names) - 1) / 2)
-            said = (paper or {}).get(task, {}).get(name)
-            _draw_bar(axes, middle, 0.86 * BAR / group, values, said, shades[name])
-    axes.set_ylim(len(panels) - 0.5, -0.5)
-    axes.set_yticks(range(len(panels)), [balanced(task, 20, 2) for task in panels])
-    axes.tick_params(axis="y", labelcolor=INK)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-    axes.set_xlabel(plain(unit), color=QUIET, fontsize=FONT)
-    seeds = [len(x) for settings in panels.values() for x in settings.values()]
-    left, lift = (0.2 - NAMES) / legend.wide, 72 * (legend.inches + 0.04)
-    heading(axes, title, _words(unit, seeds, "whiskers", "hollow" if paper else ""), left, lift)
-    legend.draw(axes, lift=0.04)
     return figure
 
 
@@ -220,33 +169,14 @@ def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:
     return kept
 
 
-def _draw_bar(
-    axes: Any, middle: float, width: float, values: Values, said: float | None, color: Any
-) -> None:
-    score = summarize(values)
-    axes.barh(middle, score.mean, width, color=color, alpha=0.35, zorder=2)
-    ends = middle - width / 2, middle + width / 2
-    axes.plot(
-        [score.mean] * 2, ends, color=color, lw=2.4, zorder=3
-    )  # also seen where the mean is 0
-    if score.n > 1:
-        axes.errorbar(
-            score.mean, middle, xerr=score.std, fmt="none", ecolor=color, elinewidth=1.4, zorder=3
-        )
-    apart = width * np.linspace(-0.28, 0.28, score.n) if score.n > 1 else np.zeros(1)
-    axes.plot(values, middle + apart, "o", color=color, ms=4.2, mec="white", mew=0.6, zorder=4)
-    if said is not None:
-        axes.plot([said], [middle], "o", ms=6.5, mfc="white", mec=INK, mew=1.3, zorder=5)
-
-
 def _entitle(axes: Any, name: str, symbol: str) -> None:
     axes.set_xlabel(plain(symbol), color=QUIET, fontsize=FONT)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "linespacing": 1.1}
     axes.annotate(name, (0, 1), (0, 7), color=INK, fontsize=9.5, fontweight="bold", **place)
 
 
-def _words(unit: str, seeds: Sequence[int], spread: str, paper: str) -> str:
-    """How to read it, as far as it is needed."""
+def describe_spread(unit: str, seeds: Sequence[int], spread: str, paper: str) -> str:
+    """Return how to read means, their spread and the dashed or hollow marks."""
     several = f"mean, {spread}: standard deviation, dots: {ranged(seeds, 'seed')}"
     printed = f"; {paper}: the paper" if paper else ""
     return f"{unit}, {several if max(seeds) > 1 else 'one seed'}{printed}"
