@@ -17,7 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from bfq.data import minari
+from bfq.data.readers import minari
 from bfq.files import write_json
 from bfq.provenance import versions
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import bfq
-from bfq.data.tables import read_table
+from bfq.data.readers.tables import read_table
 
 
 def write_log(path: Path, runs: int = 60, length: int = 100) -> None:

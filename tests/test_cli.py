@@ -11,7 +11,7 @@ import pytest
 
 import bfq
 from bfq.cli.main import VERBS, main
-from bfq.data.tables import READERS
+from bfq.data.readers.tables import READERS
 from bfq.tasks.catalog import TASKS
 from bfq.tasks.pendulum import make_pendulum
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bfq.cli.main import main
-from bfq.data import d4rl
+from bfq.data.readers import d4rl
 from bfq.errors import BadInput
 from bfq.tasks.locomotion import shipped
 from bfq.tasks.sources import kept, load_dataset

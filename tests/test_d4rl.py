@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.data import d4rl
-from bfq.data.formats.hdf5 import names_in, read_arrays
+from bfq.data.readers import d4rl
+from bfq.data.readers.hdf5 import names_in, read_arrays
 from bfq.errors import BadInput
 from bfq.tasks import weights
 from bfq.tasks.stored_policy import stored_policy

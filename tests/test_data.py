@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.data.tables import read_table
+from bfq.data.readers.tables import read_table
 from bfq.data.transforms import apply, fit
 from bfq.envs.batch import Simulators
 from bfq.errors import BadInput

@@ -11,9 +11,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bfq.data.checks.defects import DEFECTS, name_of, note, refuse
 from bfq.data.dataset import from_arrays
-from bfq.data.tables import read_table
+from bfq.data.defects import DEFECTS, name_of, note, refuse
+from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 from bfq.cli.main import main
-from bfq.data.fetching import remotes, transfer
-from bfq.data.fetching.downloads import Remote, fetch
-from bfq.data.fetching.remotes import REMOTES, fetch_minari, remotes_for
-from bfq.data.fetching.web import Manners
+from bfq.data import download as transfer
+from bfq.data import published as remotes
+from bfq.data.download import Manners, Remote, fetch
+from bfq.data.published import REMOTES, fetch_minari, remotes_for
 from bfq.errors import BadInput, DiskTrouble
 from bfq.tasks.sources import load_dataset
 
@@ -347,7 +347,7 @@ def test_a_part_of_another_address_is_not_continued(remote, server, tmp_path, ma
 SCRIPT = """
 import sys
 from pathlib import Path
-from bfq.data.fetching.downloads import Remote, fetch
+from bfq.data.download import Remote, fetch
 url, folder, digest = sys.argv[1:]
 fetch(Remote("some-task", "a.hdf5", (url,), digest, plain_http=True), Path(folder))
 print("done")

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bfq.data import d4rl, store
+from bfq.data import store
 from bfq.data.dataset import from_arrays
-from bfq.data.places import dataset_folder
+from bfq.data.readers import d4rl
+from bfq.data.store import dataset_folder
 from bfq.errors import BadInput
 from bfq.tasks import importing
 from bfq.tasks.importing import import_files

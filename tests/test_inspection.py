@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from bfq.data import summary
+from bfq.data import coverage
+from bfq.data import statistics as columns
+from bfq.data import statistics as summary
+from bfq.data.coverage import cells, participation, principal, repeats, spacing
 from bfq.data.dataset import Dataset
-from bfq.data.inspecting import columns, coverage
-from bfq.data.inspecting.columns import histograms, spaced
-from bfq.data.inspecting.coverage import cells, participation, principal, repeats, spacing
-from bfq.data.inspecting.inspection import inspect, told, whole_histogram
-from bfq.data.inspecting.replay import replay, stored_when
-from bfq.data.inspecting.replay import told as replay_told
+from bfq.data.inspect import inspect, told, whole_histogram
+from bfq.data.replay import replay, stored_when
+from bfq.data.replay import told as replay_told
+from bfq.data.statistics import histograms, spaced
 from bfq.envs.states import Stage
 from bfq.errors import BadInput
 from bfq.reports.charts import heat
@@ -472,7 +473,7 @@ def test_genuine_d4rl_files_move_nearly_as_todays_simulators(
 ) -> None:
     if not SHARED.is_dir():
         pytest.skip("the genuine files are not on this machine")
-    from bfq.data import d4rl
+    from bfq.data.readers import d4rl
 
     found = replay(d4rl.read(SHARED / f"{file}.hdf5"), simulator)
     assert found["stored"] == "before"

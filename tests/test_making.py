@@ -15,7 +15,7 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.data import store
-from bfq.data.places import dataset_folder
+from bfq.data.store import dataset_folder
 from bfq.envs.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import read_json

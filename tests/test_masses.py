@@ -6,8 +6,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from bfq.data import d4rl
-from bfq.data.inspecting.replay import replay
+from bfq.data.readers import d4rl
+from bfq.data.replay import replay
 from bfq.envs.masses import robot_file, weigh_as_mujoco_2
 from bfq.envs.runners import GYMNASIUM, OLD_MASSES, Runners
 from bfq.envs.worlds import make_world

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from bfq.data.minari import find, from_minari, read
+from bfq.data.readers.minari import find, from_minari, read
 from bfq.errors import BadInput
 
 WIDTHS = {"achieved_goal": 2, "desired_goal": 2, "observation": 4}  # in gymnasium's order

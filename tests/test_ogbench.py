@@ -7,8 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from bfq.data.ogbench import read
-from bfq.data.relabel import WORLDS, relabel, world_and_goal
+from bfq.data.readers.ogbench import WORLDS, read, relabel, world_and_goal
 from bfq.envs.batch import Simulators
 from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput

@@ -10,8 +10,8 @@ import pytest
 
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.places import dataset_folder, home
-from bfq.data.summary import CHUNK, Fingerprint, Moments, chunks, forget, summarize
+from bfq.data.statistics import CHUNK, Fingerprint, Moments, chunks, forget, summarize
+from bfq.data.store import dataset_folder, home
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import read_json
 from bfq.tasks import sources

@@ -12,12 +12,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bfq.data.checks.defects import name_of
-from bfq.data.checks.episodes import mark_ends
-from bfq.data.checks.ranges import completed, from_data
+from bfq.data.checks import completed, from_data
 from bfq.data.dataset import from_arrays, from_episodes
-from bfq.data.formats import delimited
-from bfq.data.tables import read_table
+from bfq.data.defects import name_of
+from bfq.data.episodes import mark_ends
+from bfq.data.readers import delimited
+from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]

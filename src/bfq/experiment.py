@@ -12,7 +12,7 @@ import numpy as np
 from bfq.agents.agent import Spec, configure, get_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.summary import forget
+from bfq.data.statistics import forget
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
 from bfq.errors import BadInput, Busy
 from bfq.evaluation.film import strip

@@ -160,7 +160,7 @@ def _make(args: argparse.Namespace) -> int:
         _check_out(args.out)
     dataset = _made(recipe_for(args.name, args.size, args.seed), args)
     if args.out is not None:
-        from bfq.data.d4rl import write
+        from bfq.data.readers.d4rl import write
 
         write(dataset, args.out)
     return _tell(dataset, args.json)
@@ -201,9 +201,9 @@ def _download(args: argparse.Namespace) -> int:
 
 def _fetched(name: str) -> Path:
     """The file of a task, or the folder of a Minari dataset: its names have folders, as those made here."""
-    from bfq.data.fetching.downloads import fetch
-    from bfq.data.fetching.remotes import fetch_minari, remotes_for
-    from bfq.data.places import downloads
+    from bfq.data.download import fetch
+    from bfq.data.published import fetch_minari, remotes_for
+    from bfq.data.store import downloads
     from bfq.experiment import say
     from bfq.tasks.catalog import get_task
     from bfq.tasks.importing import OURS
@@ -219,9 +219,9 @@ def _fetched(name: str) -> Path:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from bfq.data.inspecting.inspection import inspect, told
-    from bfq.data.inspecting.replay import replay
-    from bfq.data.inspecting.replay import told as told_replay
+    from bfq.data.inspect import inspect, told
+    from bfq.data.replay import replay
+    from bfq.data.replay import told as told_replay
     from bfq.files import make_folder, write_bytes, write_json
     from bfq.reports.data_page import data_page
     from bfq.tasks.catalog import TASKS
@@ -258,8 +258,7 @@ def _check_out(path: Path) -> None:
 
 
 def _tell(dataset: Any, as_json: bool) -> int:
-    from bfq.data.inspecting.inspection import errands
-    from bfq.data.inspecting.old_masses import masses_hint
+    from bfq.data.inspect import errands, masses_hint
 
     facts = dataset.describe()
     if as_json:

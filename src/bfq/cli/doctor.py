@@ -61,7 +61,7 @@ def _drawing() -> str:
 
 
 def _data_folder() -> str:
-    from bfq.data.places import home
+    from bfq.data.store import home
 
     folder = home()
     there = next(path for path in (folder, *folder.parents) if path.exists())

@@ -1,4 +1,6 @@
-"""A dataset on disk: a folder of plain arrays that is memory-mapped, so that it may be larger than memory.
+"""Where data is kept on this machine: one folder, which the user can choose.
+
+A dataset on disk: a folder of plain arrays that is memory-mapped, so that it may be larger than memory.
 
     transitions.npy   (N, 2s + a + 2) float32: observations, actions, next observations, rewards, masks
     episode_ends.npy  (N,) bool
@@ -23,9 +25,35 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.summary import Summarizer, Summary
+from bfq.data.statistics import Summarizer, Summary
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
+
+HOME = "BFQ_HOME"  # the environment variable that names the folder
+
+
+def home() -> Path:
+    """The folder of everything that can be made or fetched again: $BFQ_HOME, or bfq in the user's cache."""
+    chosen = os.environ.get(HOME)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "bfq"
+
+
+def dataset_folder(name: str) -> Path:
+    """Where the dataset of that name is kept; a name may have folders in it, such as local/hopper-medium."""
+    parts = name.split("/")
+    if not all(
+        part and part.strip(".") and part.isprintable() and "\\" not in part for part in parts
+    ):
+        raise BadInput(f"{name!r} cannot name a dataset: use letters, digits, dashes and slashes.")
+    return home().joinpath("datasets", *parts)
+
+
+def downloads() -> Path:
+    """Where fetched files are kept as they came."""
+    return home() / "downloads"
+
 
 FORMAT = 1
 CARD = "dataset.json"

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from bfq.data import d4rl, minari, ogbench, store
+from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.fetching.remotes import REMOTES, remotes_for
-from bfq.data.formats.hdf5 import ENDINGS
-from bfq.data.places import dataset_folder
-from bfq.data.tables import read_table
+from bfq.data.published import REMOTES, remotes_for
+from bfq.data.readers import d4rl, minari, ogbench
+from bfq.data.readers.hdf5 import ENDINGS
+from bfq.data.readers.tables import read_table
+from bfq.data.store import dataset_folder
 from bfq.errors import BadInput
 from bfq.tasks.catalog import SIZES, TASKS, Task
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bfq.data.relabel import Goal, relabel, world_and_goal
+from bfq.data.readers.ogbench import Goal, relabel, world_and_goal
 from bfq.envs.maze_ant import Herd, motors, slide
 from bfq.envs.mazes import MAZES, Cells, Maze, centers
 from bfq.envs.worlds import make_world

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.relabel import CUBE, relabel, world_and_goal
+from bfq.data.readers.ogbench import CUBE, relabel, world_and_goal
 from bfq.envs.ogbench import numpy_seeded
 from bfq.envs.optional import package
 from bfq.errors import unknown

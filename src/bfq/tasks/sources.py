@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.places import dataset_folder
+from bfq.data.store import dataset_folder
 from bfq.errors import BadInput, unknown
 from bfq.tasks.catalog import CHECKERBOARD, PENDULUM, TASKS
 from bfq.tasks.harness import Progress, Recipe, make

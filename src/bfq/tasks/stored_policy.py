@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.formats.hdf5 import names_in, read_arrays
+from bfq.data.readers.hdf5 import names_in, read_arrays
 from bfq.errors import BadInput
 from bfq.tasks.layers import Layer, check_fit, check_spread, fit, layer
 from bfq.tasks.weights import Weights

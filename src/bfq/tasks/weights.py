@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.formats.npz import read_arrays
+from bfq.data.readers.npz import read_arrays
 from bfq.errors import BadInput
 from bfq.files import write_bytes
 from bfq.tasks.layers import check_fit, check_spread, layer, numbers

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from bfq.data import store
-from bfq.data.places import dataset_folder
+from bfq.data.store import dataset_folder
 from bfq.envs.worlds import make_world
 from bfq.errors import BadInput
 from bfq.tasks.catalog import PENDULUM, PUBLISHED, TASKS

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.inspecting.columns import spaced
+from bfq.data.statistics import spaced
 from bfq.envs.states import STATE, Stage, stage
 from bfq.errors import BadInput
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import MAP, note, refuse
-from bfq.data.checks.logged import Flags, Rows
+from bfq.data.defects import MAP, note, refuse
 
+Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
 FLAGS = ("terminals", "timeouts", "dones", "episode_starts")
 LONG = 20  # rows: episodes shorter than this may share their longest length by chance
 SHARE = 0.1  # of the episodes: as many as this end at the time limit, if there is one

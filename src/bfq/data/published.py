@@ -24,9 +24,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bfq.data.fetching.downloads import OFFLINE, Remote, Say, fetch, is_offline
-from bfq.data.fetching.transfer import Progress
-from bfq.data.fetching.web import Interrupted, Manners, Refused, page, patiently
+from bfq.data.download import (
+    OFFLINE,
+    Interrupted,
+    Manners,
+    Progress,
+    Refused,
+    Remote,
+    Say,
+    fetch,
+    is_offline,
+    page,
+    patiently,
+)
 from bfq.errors import BadInput, unknown
 
 _D4RL = "http://rail.eecs.berkeley.edu/datasets/offline_rl"

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import refuse
+from bfq.data.defects import refuse
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -18,10 +18,9 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.ranges import from_data
-from bfq.data.checks.validation import TOLERANCE
+from bfq.data.checks import TOLERANCE, from_data
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.formats.hdf5 import check_claim, opened, own, own_array, values
+from bfq.data.readers.hdf5 import check_claim, opened, own, own_array, values
 from bfq.errors import BadInput, unknown
 from bfq.files import read_json
 

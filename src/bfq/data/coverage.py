@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from bfq.data.inspecting.columns import Columns, Floats, parts, places, spaced, widened
-from bfq.data.summary import chunks
+from bfq.data.statistics import ColumnStatistics, Floats, chunks, parts, places, spaced, widened
 
 GRID = 64  # bins a side of the picture
 NEIGHBORS = 2_000  # rows among which the nearest is sought
@@ -21,7 +20,7 @@ HASHED = 10_000_000  # rows whose fingerprints are kept; of more, a share chosen
 FAR = 1_000.0  # standard deviations beyond which cells are one
 
 
-def coverage(observations: npt.NDArray[Any], stats: Columns) -> dict[str, Any]:
+def coverage(observations: npt.NDArray[Any], stats: ColumnStatistics) -> dict[str, Any]:
     """Dimension, plane picture, spacing and cells of the observations, each divided by its deviation.
 
     Constant columns carry nothing and are left out.

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import refuse
-from bfq.data.checks.ranges import BOUNDS, completed
-from bfq.data.checks.validation import as_array
+from bfq.data.checks import BOUNDS, as_array, completed
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.formats import delimited, hdf5, npz, parquet
-from bfq.data.formats.column_names import MATRICES, Theirs, choose
+from bfq.data.defects import refuse
+from bfq.data.readers import delimited, hdf5, npz, parquet
+from bfq.data.readers.columns import MATRICES, Theirs, choose
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import refuse
+from bfq.data.defects import refuse
 from bfq.errors import BadInput
 
 

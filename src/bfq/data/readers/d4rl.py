@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks.defects import refuse
-from bfq.data.checks.logged import Flags, Rows
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.formats.hdf5 import names_in, read_arrays
+from bfq.data.defects import refuse
+from bfq.data.episodes import Flags, Rows
+from bfq.data.readers.hdf5 import names_in, read_arrays
 from bfq.errors import BadInput
 from bfq.files import write_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from bfq.data.checks.defects import refuse
+from bfq.data.defects import refuse
 from bfq.errors import BadInput, unknown
 
 MATRICES = ("observations", "actions", "next_observations")

@@ -1,1 +1,0 @@
-"""Published files over the network: mirrors, checksums, and downloads that may be broken off."""

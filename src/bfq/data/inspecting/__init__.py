@@ -1,1 +1,0 @@
-"""What is in a dataset: numbers, coverage, and whether a simulator repeats its steps."""
