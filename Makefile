@@ -1,14 +1,14 @@
-# The developer's verbs. Each sets up what it needs: a bare Python 3.11 is enough.
+# The developer's commands. Each installs what it needs; a bare Python 3.11 is enough.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check docs tables clean
+.PHONY: install demo test check docs tables coverage wheel clean
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch $@
 
 demo: install  ## Train BFQ and BC on the embedded task; ends with a table and a picture.
@@ -17,8 +17,9 @@ demo: install  ## Train BFQ and BC on the embedded task; ends with a table and a
 test: install  ## Every test.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-docs: install  ## The pages about the agents, from their own files.
+docs: install  ## The generated pages, then the site in build/site. Needs no network.
 	$(BIN)/bfq agents --pages docs/agents
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 tables: install  ## The README's tables, from the files in results/.
 	$(BIN)/python -m bfq_paper.readme README.md
@@ -29,5 +30,11 @@ check: install  ## Lint, format, types, import direction.
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_architecture.py
 
+coverage: install  ## Share of lines that the tests run.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=bfq --cov=bfq_paper --cov-report=term:skip-covered
+
+wheel: install  ## The wheel, in dist/.
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
