@@ -20,8 +20,9 @@ import optax
 from jaxtyping import Array
 
 from bfq.agents import bfq
-from bfq.agents.agent import Spec, configure
+from bfq.agents.agent import Spec
 from bfq.agents.learning import Learner, descend
+from bfq.agents.registry import configure
 from bfq.command import Parser, exit_code
 from bfq.data import transforms
 from bfq.errors import BadInput

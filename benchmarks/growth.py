@@ -22,7 +22,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bfq.agents import Spec, get_agent
+from bfq.agents import Spec
+from bfq.agents.registry import get_agent
 from bfq.bench.updates import (
     Resized,
     Sizes,

@@ -21,8 +21,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, when NumPy is f
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from bfq.agents import Acting, Spec, get_agent  # noqa: E402
-from bfq.agents.agent import configure  # noqa: E402
+from bfq.agents import Acting, Spec  # noqa: E402
+from bfq.agents.registry import (
+    configure,  # noqa: E402
+    get_agent,  # noqa: E402
+)
 from bfq.data.transforms import RewardTransform, Transforms  # noqa: E402
 from bfq.deploy.c_source import c_source  # noqa: E402
 from bfq.deploy.export import arrays_of, runtime_metadata  # noqa: E402

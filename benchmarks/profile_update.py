@@ -20,7 +20,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bfq.agents import Spec, get_agent
+from bfq.agents import Spec
+from bfq.agents.registry import get_agent
 from bfq.bench.compiling import compiled_program
 from bfq.bench.timing import finished, timed
 from bfq.bench.updates import Resized, Sizes, made_up, resize

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, agent_names, get_agent
-from bfq.agents import agent as agent_module
-from bfq.agents.agent import check_acting, configure, numeric_fields
+from bfq.agents import Acting, Batch, Spec
+from bfq.agents.agent import numeric_fields
 from bfq.agents.learning import Learner
+from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.agent_facts import choices
 from bfq.cli.main import main
 from bfq.errors import BadInput
@@ -581,22 +581,3 @@ def test_switches_that_change_the_method_keep_the_contract(name, values):
     actions = agent.act(after, observations, jax.random.key(3), config, Acting(candidates=4))
     assert actions.shape == (64, 2)
     assert float(jnp.abs(actions).max()) <= 1.0
-
-
-def test_a_file_that_is_no_agent_is_told_in_a_sentence(monkeypatch):
-    real = agent_module.importlib.import_module
-
-    def broken(name, *rest):
-        if name == "bfq.agents.bc":
-            raise SyntaxError("invalid syntax", ("bc.py", 3, 1, "def", 3, 4))
-        return real(name, *rest)
-
-    monkeypatch.setattr(agent_module.importlib, "import_module", broken)
-    with pytest.raises(BadInput, match="bc.py is no Python, at line 3"):
-        get_agent("bc")
-
-
-def test_an_agent_has_the_name_of_its_file(monkeypatch):
-    monkeypatch.setattr("bfq.agents.bc.AGENT", get_agent("bc")._replace(name="other"))
-    with pytest.raises(BadInput, match="calls itself other"):
-        get_agent("bc")

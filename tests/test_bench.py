@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Spec, get_agent
-from bfq.agents.agent import configure
+from bfq.agents import Acting, Spec
+from bfq.agents.registry import configure, get_agent
 from bfq.bench.acting import time_acting
 from bfq.bench.limits import limits
 from bfq.bench.timing import timed

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, get_agent
+from bfq.agents import Acting, Batch, Spec
 from bfq.agents import bfq as module
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 from bfq.flow.maps import one_step
 from bfq.run import Member

@@ -9,7 +9,7 @@ import pytest
 
 from bfq.agents import Acting, Batch, Spec
 from bfq.agents import cac as module
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure
 from bfq.diffusion.consistency import (
     c_out,
     c_skip,

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, denoising, get_agent
+from bfq.agents import Acting, Batch, Spec, denoising
 from bfq.agents import edp as module
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
 from bfq.run import Member

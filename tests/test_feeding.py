@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents.agent import configure, get_agent
+from bfq.agents.registry import configure, get_agent
 from bfq.data.dataset import from_arrays
 from bfq.data.transforms import apply, fit
 from bfq.errors import BadInput

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import agent_names, get_agent
-from bfq.agents.agent import Spec, configure
+from bfq.agents.agent import Spec
+from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.kernels.device import using
 from bfq.run import members_of
 from bfq.training import population as module

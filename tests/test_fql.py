@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bfq.agents import Acting, Batch, Spec, fawac, fbrac, fql, ifql, learning, values
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure
 from bfq.flow.forward import drawn_errors, sample
 
 KEY = jax.random.key(0)

@@ -45,7 +45,7 @@ def numbers(agent, folder):
     import dataclasses
 
     import bfq
-    from bfq.agents import get_agent
+    from bfq.agents.registry import get_agent
 
     known = {field.name for field in dataclasses.fields(get_agent(agent).config())}
     run = bfq.train(
@@ -81,7 +81,7 @@ def test_numbers_are_those_recorded(agent, tmp_path):
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     import conftest  # noqa: F401 - its flags decide how numbers are rounded
-    from bfq.agents import agent_names
+    from bfq.agents.registry import agent_names
 
     os.environ["JAX_PLATFORMS"] = "cpu"
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN

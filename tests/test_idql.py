@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, denoising, get_agent, values
+from bfq.agents import Acting, Batch, Spec, denoising, values
 from bfq.agents import idql as module
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import vp
 from bfq.diffusion.solvers import SAMPLERS
 

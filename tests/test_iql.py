@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from bfq.agents import Spec, get_agent, iql, values
-from bfq.agents.agent import Acting, Batch, configure
+from bfq.agents import Spec, iql, values
+from bfq.agents.agent import Acting, Batch
 from bfq.agents.learning import descend, learner
+from bfq.agents.registry import configure, get_agent
 
 AGENT = get_agent("iql")
 SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "schedule": "constant"}

@@ -7,7 +7,7 @@ import pytest
 
 from bfq.agents import Acting, Batch, Spec
 from bfq.agents import ofql as module
-from bfq.agents.agent import configure
+from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.maps import boundary_loss
 from bfq.flow.meanflow import average_velocity, interval_times, logit_normal, meanflow_loss

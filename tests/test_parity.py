@@ -46,8 +46,8 @@ def errors(data):
     import jax
     import jax.numpy as jnp
 
-    from bfq.agents import Batch, Spec, get_agent
-    from bfq.agents.agent import configure
+    from bfq.agents import Batch, Spec
+    from bfq.agents.registry import configure, get_agent
 
     agent = get_agent(str(data["agent"]))
     config = configure(agent, json.loads(str(data["config"])))

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from bfq.agents import agent_names, get_agent
-from bfq.agents.agent import configure
+from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfq.agents import agent_names, get_agent
+from bfq.agents.registry import agent_names, get_agent
 from bfq.errors import BadInput
 from bfq.presets import preset
 from bfq.tasks.catalog import PAPER, get_task

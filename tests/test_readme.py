@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bfq.agents import agent_names
+from bfq.agents.registry import agent_names
 from bfq.errors import BadInput
 from bfq.reports.statistics import summarize
 from bfq_paper.plan.experiments import EXPERIMENTS

@@ -8,8 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from bfq.agents import Spec, get_agent, rebrac
-from bfq.agents.agent import Batch, configure
+from bfq.agents import Spec, rebrac
+from bfq.agents.agent import Batch
+from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 
 AGENT = get_agent("rebrac")

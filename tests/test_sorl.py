@@ -10,8 +10,8 @@ import optax
 import pytest
 
 from bfq.agents import Acting, Batch, Spec, learning, sorl
-from bfq.agents.agent import configure
 from bfq.agents.learning import Learner
+from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.shortcut import jump
 

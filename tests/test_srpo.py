@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, get_agent
+from bfq.agents import Acting, Batch, Spec
 from bfq.agents import srpo as module
-from bfq.agents.agent import configure
 from bfq.agents.learning import Learner
+from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 
 AGENT = get_agent("srpo")

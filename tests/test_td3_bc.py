@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Spec, get_agent, td3_bc
-from bfq.agents.agent import Batch, configure
+from bfq.agents import Spec, td3_bc
+from bfq.agents.agent import Batch
+from bfq.agents.registry import configure, get_agent
 
 AGENT = get_agent("td3_bc")
 SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1}

@@ -17,6 +17,7 @@ import pytest
 
 import bfq
 from bfq import files
+from bfq.agents.registry import get_agent
 from bfq.cli.main import build_parser
 from bfq.cli.train import described as asked
 from bfq.errors import BadInput, Busy, DiskTrouble
@@ -280,8 +281,13 @@ def test_a_folder_is_trained_in_by_one_process(tmp_path):
         pass
 
 
+ERRORS = [*get_agent("bfq").watched, *get_agent("fql").watched]
+
+
 def health(discount=0.9):
-    return Health(np.array([-1.0, 0.5]), np.array([discount, discount]), ["0", "1{'eta': 3.0}"])
+    return Health(
+        np.array([-1.0, 0.5]), np.array([discount, discount]), ["0", "1{'eta': 3.0}"], ERRORS
+    )
 
 
 def test_health_names_the_loss_the_member_and_the_update():
@@ -307,7 +313,7 @@ def test_health_knows_what_the_rewards_allow():
         health().check({"q": q - 50.0}, 0)
 
 
-@pytest.mark.parametrize("name", ["boundary_loss", "composition_loss", "distil_loss"])
+@pytest.mark.parametrize("name", ERRORS)
 def test_health_knows_what_actions_allow(name):
     chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
     health().check(

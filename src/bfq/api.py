@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import check_acting
+from bfq.agents.registry import check_acting
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.deploy.policy import Policy, load_policy

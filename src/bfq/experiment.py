@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from bfq.agents.agent import Spec, configure, get_agent
+from bfq.agents.agent import Spec
+from bfq.agents.registry import configure, get_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.statistics import forget
@@ -361,7 +362,9 @@ def _train(
             feed(population, len(dataset), dataset.row_bytes, fetch),
             plan,
             folder,
-            Health(transforms.reward(extremes).tolist(), discounts, names),
+            Health(
+                transforms.reward(extremes).tolist(), discounts, names, population.agent.watched
+            ),
             evaluate if world else None,
             open_trackers(trackers, folder, dataclasses.asdict(run)),
             say,

@@ -1,5 +1,5 @@
-"""What is learned: one file an agent, all with the same three functions and none knowing another."""
+"""Agents: one file per method, each with the same three functions."""
 
-from bfq.agents.agent import Acting, Agent, Batch, Spec, agent_names, get_agent
+from bfq.agents.agent import Acting, Agent, Batch, Spec
 
-__all__ = ["Acting", "Agent", "Batch", "Spec", "agent_names", "get_agent"]
+__all__ = ["Acting", "Agent", "Batch", "Spec"]

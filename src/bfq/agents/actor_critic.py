@@ -105,6 +105,11 @@ def improve(
     return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
 
 
+def acting_network(state: State, policy: str) -> tuple[Any, str]:
+    """The network that acts, for policies of one call."""
+    return (state.policy.params, "online") if policy == "online" else (state.policy_target, "ema")
+
+
 def act(
     state: State,
     observations: Float[Array, "b s"],

@@ -132,6 +132,12 @@ def act(
     return jnp.clip(action, -1.0, 1.0)
 
 
+def one_pass(state: State, policy: str) -> tuple[Any, str] | None:
+    """The policy, unless it is a flow, which acts in several calls."""
+    network = state.policy.params
+    return (network, "online") if isinstance(network, Deterministic | Gaussian) else None
+
+
 AGENT = Agent(
     "bc",
     "Behavior cloning",
@@ -140,6 +146,7 @@ AGENT = Agent(
     update,
     act,
     chooses=False,
+    network=one_pass,
     defaults="CORL's sizes",
     ignores=lambda config: ("policy",) if config.kind == "flow" else ("policy", "temperature"),
 )

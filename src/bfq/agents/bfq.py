@@ -246,6 +246,8 @@ AGENT = Agent(
     init,
     update,
     act,
+    network=actor_critic.acting_network,
+    watched=("boundary_loss", "composition_loss"),
     reference=REFERENCE,
     defaults="the paper's for D4RL locomotion, in CleanDiffuser's frame",
 )

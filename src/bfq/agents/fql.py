@@ -176,6 +176,8 @@ AGENT = Agent(
     init,
     update,
     act,
+    network=lambda state, policy: (state.networks.params.policy, "online"),
+    watched=("distil_loss",),
     reference=REFERENCE,
     defaults="OFQL's port of FQL to locomotion",
     ignores=lambda config: ("policy",),

@@ -23,7 +23,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents.agent import (
+    Acting,
+    Agent,
+    Batch,
+    Metrics,
+    Spec,
+    hyperparameters,
+    one_of,
+    online_network,
+)
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.nets.critic import Critics, Value
@@ -167,6 +176,7 @@ AGENT = Agent(
     act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
+    network=online_network,
     reference=REFERENCE,
     defaults="the authors' code for D4RL locomotion",
 )

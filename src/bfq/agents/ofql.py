@@ -176,6 +176,7 @@ AGENT = Agent(
     init,
     update,
     act,
+    network=actor_critic.acting_network,
     reference=REFERENCE,
     defaults="the paper's text, and BFQ's where it is silent",
 )

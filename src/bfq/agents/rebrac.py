@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import deterministic, values
-from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of
+from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of, online_network
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, descend, every, learning_rate, own_or, towards
 from bfq.errors import BadInput
@@ -157,6 +157,7 @@ AGENT = Agent(
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     needs=("next_actions",),
+    network=online_network,
     reference=REFERENCE,
     defaults="the authors' code for D4RL locomotion",
 )

@@ -31,7 +31,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters
+from bfq.agents.agent import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    Spec,
+    hyperparameters,
+    online_network,
+)
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.schedules import vp_sde
@@ -264,6 +273,7 @@ AGENT = Agent(
     act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
+    network=online_network,
     reference=REFERENCE,
     defaults="the authors' code for D4RL locomotion",
 )

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import deterministic, values
-from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of
+from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of, online_network
 from bfq.agents.checks import check_common
 from bfq.agents.learning import descend, every, learning_rate, towards
 from bfq.nets.critic import Critics
@@ -129,6 +129,7 @@ AGENT = Agent(
     deterministic.act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
+    network=online_network,
     reference=REFERENCE,
     defaults="the authors' code",
 )

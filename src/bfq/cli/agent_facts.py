@@ -11,7 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bfq.agents.agent import Agent, configure, get_agent, numeric_fields
+from bfq.agents.agent import Agent, numeric_fields
+from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 
 # A comment may begin with the paper's symbol: "γ", "η, the strength of …", "ρ for φ′", "T, the times of …".

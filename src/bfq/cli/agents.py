@@ -40,7 +40,7 @@ def _pages(args: argparse.Namespace) -> int:
 
 
 def _all(args: argparse.Namespace) -> int:
-    from bfq.agents import agent_names, get_agent
+    from bfq.agents.registry import agent_names, get_agent
     from bfq.cli.agent_facts import sentence
 
     agents = [get_agent(name) for name in agent_names()]
@@ -100,7 +100,8 @@ def _abilities(told: dict[str, Any]) -> str:
 
 def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     """Every value of an agent on a task by section, its source, and whether members may differ in it."""
-    from bfq.agents.agent import get_agent, numeric_fields
+    from bfq.agents.agent import numeric_fields
+    from bfq.agents.registry import get_agent
     from bfq.presets import SECTIONS, preset
     from bfq.settings import compose
     from bfq.tasks.catalog import get_task

@@ -200,7 +200,8 @@ def _training(args: argparse.Namespace, configurations: list[tuple[Any, Any]]) -
 
 
 def _acting(args: argparse.Namespace) -> Any:
-    from bfq.agents.agent import Acting, Spec, check_acting
+    from bfq.agents.agent import Acting, Spec
+    from bfq.agents.registry import check_acting
     from bfq.bench.acting import BATCH, time_acting
 
     spec = Spec(args.observations, args.actions)
@@ -215,7 +216,7 @@ def _configurations(
     args: argparse.Namespace, batches: list[int] | None = None, flow_steps: list[int] | None = None
 ) -> Any:
     """Every agent with every width, batch size and number of inner steps, at its preset for the task."""
-    from bfq.agents import get_agent
+    from bfq.agents.registry import get_agent
     from bfq.bench.updates import Resized, inner_steps, resize
 
     bases = bases_of(args)

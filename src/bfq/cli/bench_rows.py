@@ -63,7 +63,7 @@ def check_counts(args: argparse.Namespace, *names: str) -> None:
 
 def agents_of(args: argparse.Namespace) -> list[str]:
     """The agents that were named."""
-    from bfq.agents import agent_names
+    from bfq.agents.registry import agent_names
 
     return agent_names() if args.agent == "all" else args.agent.split(",")
 

@@ -157,7 +157,7 @@ def composed(
     stop_on_divergence: bool = False,
 ) -> "RunConfig":
     """The run that the words of `add_description` tell of, with these hyperparameters."""
-    from bfq.agents.agent import get_agent
+    from bfq.agents.registry import get_agent
     from bfq.settings import EVALUATION_FLAGS, compose
 
     asked: dict[str, Any] = {

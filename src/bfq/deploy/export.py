@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bfq.agents.agent import check_acting
+from bfq.agents.registry import check_acting
 from bfq.deploy.c_source import c_source
 from bfq.deploy.numpy_policy import FORMAT, VECTORS, NumpyPolicy
 from bfq.deploy.onnx_file import onnx_model

@@ -58,33 +58,10 @@ class Plan:
         return len(self.transforms.action_low)
 
 
-def _learned(state: Any, policy: str) -> tuple[Any, str]:
-    return state.policy.params, "online"
-
-
-def _followed(state: Any, policy: str) -> tuple[Any, str]:
-    return (state.policy.params, "online") if policy == "online" else (state.policy_target, "ema")
-
-
-def _distilled(state: Any, policy: str) -> tuple[Any, str]:
-    return state.networks.params.policy, "online"
-
-
-# Which network of the state acts, for the agents that act by one pass; an agent of your own can be added.
-ACTORS: dict[str, Callable[[Any, str], tuple[Any, str]]] = {
-    "bfq": _followed,
-    "ofql": _followed,
-    "fql": _distilled,
-    "bc": _learned,
-    "iql": _learned,
-    "td3_bc": _learned,
-    "rebrac": _learned,
-    "srpo": _learned,
-}
 EXPORTABLE = (
-    "a file holds one pass of an MLP: bfq and ofql (embedded or raw_time), fql, iql, td3_bc, rebrac, srpo "
-    "and bc (gaussian or deterministic) can be exported, and an agent of your own once ACTORS in "
-    "bfq/deploy/plan.py names its network"
+    "a file holds one call of an MLP: bfq and ofql (embedded or raw_time), fql, iql, td3_bc, rebrac, srpo "
+    "and bc (gaussian or deterministic) can be exported, and an agent of your own if `network` in its "
+    "registration returns such a network"
 )
 
 
@@ -92,21 +69,19 @@ def plan_of(
     agent: Agent, state: Any, policy: str, temperature: float, transforms: Transforms
 ) -> tuple[Plan, str]:
     """The plan of one member, and whether it is the "ema" or the "online" policy."""
-    find = ACTORS.get(agent.name)
-    if find is None:
+    acting = agent.network(state, policy) if agent.network else None
+    if acting is None:
         raise BadInput(
-            f"{agent.name} cannot be exported, for no single pass by which it acts is known; {EXPORTABLE}."
+            f"this {agent.name} cannot be exported, it acts in several calls; {EXPORTABLE}."
         )
-    network, which = find(state, policy)
+    network, which = acting
     sizes = len(transforms.observation_mean), len(transforms.action_low)
-    # BC's flow has the network of a one-step policy, but integrates it in many steps.
-    known = _PASSES if agent.name != "bc" else {k: _PASSES[k] for k in (Deterministic, Gaussian)}
-    if type(network) not in known:
+    if type(network) not in _PASSES:
         kind = type(network).__name__
         raise BadInput(
             f"this {agent.name} cannot be exported, it acts by its {kind}; {EXPORTABLE}."
         )
-    layers, noise_dim, output = known[type(network)](network, *sizes)
+    layers, noise_dim, output = _PASSES[type(network)](network, *sizes)
     if not all(np.isfinite(part).all() for layer in layers for part in layer[:2]):
         raise BadInput("this member's weights are not finite: its training has diverged.")
     return Plan(layers, output, noise_dim, temperature if noise_dim else 0.0, transforms), which

@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating]
 Chunk = Mapping[str, Floats]
-# Mean squared errors between displacements, which noise and actions in [−1, 1] keep to the order of one.
-ERRORS, LARGEST = ("boundary_loss", "composition_loss", "distil_loss"), 1e4
+LARGEST = 1e4  # noise and actions in [−1, 1] keep squared errors to the order of one
 FRESH = 1000  # updates in which a network may still be far off, where observations are large
 
 
@@ -25,8 +24,14 @@ class Health:
     actions: it can stay finite, and so unnoticed, for the rest of a run.
     """
 
-    def __init__(self, rewards: Sequence[float], discounts: Floats, members: list[str]):
-        """`rewards` are the smallest and the largest that the critics see, or all of them."""
+    def __init__(
+        self,
+        rewards: Sequence[float],
+        discounts: Floats,
+        members: list[str],
+        errors: Sequence[str] = (),
+    ):
+        """`rewards`: the smallest and the largest, or all; `errors`: metrics bounded by LARGEST."""
         horizon = 1.0 / np.maximum(1.0 - discounts, 1e-6)
         low = min(*rewards, 0.0) * horizon
         high = max(*rewards, 0.0) * horizon
@@ -34,6 +39,7 @@ class Health:
         slack = np.maximum(high - low, 10.0)
         self._low, self._high = low - slack, high + slack
         self._members = members
+        self._errors = errors
 
     def check(self, chunk: Chunk, start: int) -> None:
         """Raises Diverged for the first defect in the metrics, (updates, members) each."""
@@ -49,7 +55,7 @@ class Health:
             )
         if "q" in chunk:
             self._check_q(chunk["q"], start)
-        for name in ERRORS:
+        for name in self._errors:
             if name in chunk:
                 self._check_error(name, chunk[name], start)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bfq.agents.agent import agent_names
+from bfq.agents.registry import agent_names
 from bfq.errors import BadInput, unknown
 from bfq.settings import PRECISIONS, compose
 from bfq.tasks.catalog import CHECKERBOARD, TASKS

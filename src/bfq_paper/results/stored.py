@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import get_agent
+from bfq.agents.registry import get_agent
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions

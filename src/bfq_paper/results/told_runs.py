@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bfq.agents.agent import get_agent
+from bfq.agents.registry import get_agent
 from bfq.reports.runs import MAYBE, Member, Numbers, Row, Run
 from bfq_paper.results.cells import Cell, Outcome
 

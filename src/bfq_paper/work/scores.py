@@ -10,7 +10,8 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import get_agent, numeric_fields
+from bfq.agents.agent import numeric_fields
+from bfq.agents.registry import get_agent
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
 from bfq.evaluation.scores import told_scores

@@ -1,0 +1,172 @@
+"""Finding agents, and checking their hyperparameters and their way of acting.
+
+An agent is found by its name if it is part of bfq, if an installed package offers it in the entry point group
+`bfq.agents`, or if it was registered in this process. A file is executed only where a user names it
+(`load_agent`), never because a run folder mentions it.
+"""
+
+import dataclasses
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from bfq.agents.agent import LARGEST, LARGEST_FLOAT, Acting, Agent, Fixed
+from bfq.errors import BadInput, unknown
+
+GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
+_registered: dict[str, Agent] = {}
+
+
+def register(agent: Agent | Callable[[], Agent]) -> Agent:
+    """Make an agent known by its name; as a decorator, register what the function returns."""
+    made = agent if isinstance(agent, Agent) else agent()
+    if made.name in _modules() and _built_in(made.name) is not None:
+        raise BadInput(f"{made.name} is an agent of bfq: choose another name.")
+    _registered[made.name] = made
+    return made
+
+
+def get_agent(name: str) -> Agent:
+    """Return the agent of that name; BadInput names the nearest one."""
+    agent = _registered.get(name) or (_built_in(name) if name in _modules() else None)
+    if agent is None:
+        agent = _offered(name)
+    if agent is None:
+        raise BadInput(
+            f"{unknown('agent', name, agent_names())} An agent of your own is named by its file: "
+            "--agent path/to/file.py."
+        )
+    return agent
+
+
+def load_agent(chosen: str | Agent) -> Agent:
+    """Return the agent that the user chose: an agent, a name, or a Python file, which is executed."""
+    if isinstance(chosen, Agent):
+        return register(chosen) if chosen is not _find(chosen.name) else chosen
+    return _execute(Path(chosen)) if chosen.endswith(".py") else get_agent(chosen)
+
+
+def agent_names() -> list[str]:
+    """The names of all agents that are found by name."""
+    own = [name for name in _modules() if _built_in(name) is not None]
+    return sorted({*own, *_registered, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _find(name: str) -> Agent | None:
+    return _registered.get(name) or (_built_in(name) if name in _modules() else None)
+
+
+def _modules() -> list[str]:
+    """The modules of this package, agents and others, without importing them."""
+    package = importlib.import_module("bfq.agents")
+    return [module.name for module in pkgutil.iter_modules(package.__path__)]
+
+
+def _built_in(file: str) -> Agent | None:
+    """The agent at the end of a module of this package."""
+    found: Agent | None = getattr(importlib.import_module(f"bfq.agents.{file}"), "AGENT", None)
+    return found
+
+
+def _offered(name: str) -> Agent | None:
+    """The agent that an installed package offers under this name."""
+    for point in entry_points(group=GROUP, name=name):
+        agent = point.load()
+        if not isinstance(agent, Agent) or agent.name != name:
+            raise BadInput(f"the entry point {name} of {GROUP} is not an agent of this name.")
+        return agent
+    return None
+
+
+def _execute(file: Path) -> Agent:
+    """Import a Python file and register the agent in it."""
+    module_name = f"bfq_agent_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise BadInput(f"there is no file {file}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise BadInput(f"{file} is not valid Python, line {error.lineno}: {error.msg}.") from error
+    found = [value for value in vars(module).values() if isinstance(value, Agent)]
+    own = [agent for agent in found if agent.config.__module__ == module_name]
+    if len(own) != 1:
+        raise BadInput(f"{file} must define one agent, as AGENT = bfq.Agent(…); it has {len(own)}.")
+    return register(own[0])
+
+
+IGNORED = {"policy": "has no moving average of its policy", "temperature": "acts without noise"}
+
+
+def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
+    """Refuse an option of acting that the agent does not use."""
+    for name in agent.ignores(config):
+        usual = getattr(Acting(), name)
+        if getattr(acting, name) != usual:
+            raise BadInput(f"{agent.name} {IGNORED[name]}: leave {name} at {usual}.")
+    if acting.candidates > 1 and not agent.chooses:
+        raise BadInput(f"{agent.name} cannot choose among candidates: leave candidates at 1.")
+    if acting.sampling_steps and not agent.samplers:
+        raise BadInput(
+            f"{agent.name} acts in a fixed number of network calls: leave sampling_steps at 0."
+        )
+    if acting.sampler != "trained" and acting.sampler not in agent.samplers:
+        raise unknown(f"sampler of {agent.name}", acting.sampler, ["trained", *agent.samplers])
+
+
+LARGEST_NETWORK = {"width": 2**16, "depth": 2**8}  # by the last word of a name
+
+
+def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
+    """The agent's Config with some values replaced, each checked for its name and type, then all together."""
+    config = dataclasses.replace(agent.config(), **typed(agent, values))
+    config.check()
+    return config
+
+
+def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the types of the agent's hyperparameters; what they are together is not looked at."""
+    fields = {f.name: f for f in dataclasses.fields(agent.config())}
+    strange = [name for name in values if name not in fields]
+    if strange:
+        raise unknown(f"hyperparameter of {agent.name}", strange[0], fields)
+    return {
+        name: _typed(agent.name, name, value, fields[name].type) for name, value in values.items()
+    }
+
+
+def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
+    """The value as the field's type, or a sentence saying why not.
+
+    No hyperparameter is negative; counts and sizes begin at 1, except those that say when something starts.
+    """
+    if kind in (int, float, Fixed):
+        return _number(agent, name, value, int if kind is int else float)
+    if not isinstance(value, kind):
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    return value
+
+
+def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    least = 1 if kind is int and not name.endswith("_start") else 0
+    most = LARGEST_NETWORK.get(name.rpartition("_")[2], LARGEST) if kind is int else LARGEST_FLOAT
+    if not least <= value <= most:
+        raise BadInput(
+            f"{agent}'s {name} must be finite and from {least} to {most:,}, not {value}."
+        )
+    if kind(value) != value:
+        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
+    return kind(value)
+
+
+def _words(kind: Any) -> str:
+    return {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}[kind]
