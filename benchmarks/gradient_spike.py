@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from bfq.agents import bfq
-from bfq.agents.agent import Spec
+from bfq.agents import Spec, bfq
 from bfq.agents.learning import Learner, descend
 from bfq.agents.registry import configure
 from bfq.command import Parser, exit_code

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Spec
-from bfq.agents.agent import Agent
+from bfq.agents import Agent, Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.compiling import compiled_program
 from bfq.bench.updates import Resized, Sizes, made_up, resize

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec
-from bfq.agents.agent import numeric_fields
+from bfq.agents import Acting, Batch, Spec, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.agent_facts import choices

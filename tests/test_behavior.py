@@ -19,8 +19,7 @@ from tools.behavior.select import Pack, join, medium, replay
 from tools.behavior.train import Settings, arguments, evaluate, recipe, train
 from tools.behavior.workers import Workers, episode_returns
 
-from bfq.agents import learning
-from bfq.agents.agent import Batch, Spec
+from bfq.agents import Batch, Spec, learning
 from bfq.errors import BadInput
 from bfq.tasks.weights import Weights, load, save
 

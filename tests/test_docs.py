@@ -11,7 +11,7 @@ import pytest
 
 import bfq
 import bfq.agents
-from bfq.agents.agent import _registry
+from bfq.agents import _registry
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agent_facts import formulas, hyperparameters_of, sentence, story
 from bfq.cli.agent_pages import page, pages

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from bfq.agents import Spec, iql, values
-from bfq.agents.agent import Acting, Batch
+from bfq.agents import Acting, Batch, Spec, iql, values
 from bfq.agents.learning import descend, learner
 from bfq.agents.registry import configure, get_agent
 

@@ -8,8 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from bfq.agents import Spec, rebrac
-from bfq.agents.agent import Batch
+from bfq.agents import Batch, Spec, rebrac
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Spec, td3_bc
-from bfq.agents.agent import Batch
+from bfq.agents import Batch, Spec, td3_bc
 from bfq.agents.registry import configure, get_agent
 
 AGENT = get_agent("td3_bc")

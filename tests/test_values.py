@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents.agent import Acting
+from bfq.agents import Acting
 from bfq.agents.values import (
     aggregate,
     backup_values,

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bfq.agents.agent import Spec
+from bfq.agents import Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import jax
 import jax.numpy as jnp
 
-from bfq.agents.agent import Acting, Agent, Spec, numeric_fields
+from bfq.agents import Acting, Agent, Spec, numeric_fields
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent, typed
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bfq.agents.agent import numeric_fields
+from bfq.agents import numeric_fields
 from bfq.agents.registry import get_agent
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput

@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import jax
 import numpy as np
 
-from bfq.agents.agent import Metrics
+from bfq.agents import Metrics
 from bfq.tasks.weights import Floats, Weights
 from tools.behavior import sac
 from tools.behavior.robots import get_robot

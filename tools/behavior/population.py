@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.agents.agent import Batch, Metrics, Spec
+from bfq.agents import Batch, Metrics, Spec
 from tools.behavior import sac
 from tools.behavior.workers import Arrays, Floats
 

@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Batch, Metrics, Spec
+from bfq.agents import Batch, Metrics, Spec, learning, values
 from bfq.agents.learning import Learner, descend, towards
 from bfq.nets.mlp import MLP
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bfq.agents.agent import Metrics, Spec
+from bfq.agents import Metrics, Spec
 from bfq.tasks.weights import Floats, save
 from tools.behavior import population, sac
 from tools.behavior.diary import Diary, Member

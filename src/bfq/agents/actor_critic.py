@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Batch, Metrics, Spec
+from bfq.agents import Acting, Batch, Metrics, Spec, learning, values
 from bfq.agents.learning import Learner, Number, Step, descend_and_follow, due, learning_rate
 from bfq.nets.critic import Critics
 

@@ -22,19 +22,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, values
-from bfq.agents.actor_critic import State
-from bfq.agents.agent import (
+from bfq.agents import (
     Acting,
     Agent,
     Batch,
     Fixed,
     Metrics,
     Spec,
+    actor_critic,
     fractions,
     hyperparameters,
     one_of,
+    values,
 )
+from bfq.agents.actor_critic import State
 from bfq.agents.checks import check_common, check_velocity
 from bfq.agents.learning import own_or
 from bfq.errors import BadInput

@@ -28,9 +28,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, values
+from bfq.agents import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    Spec,
+    actor_critic,
+    hyperparameters,
+    one_of,
+    values,
+)
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Step
 from bfq.diffusion.consistency import (

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from bfq.agents import learning, values
-from bfq.agents.agent import fractions, one_of
+from bfq.agents import fractions, learning, one_of, values
 from bfq.errors import BadInput
 from bfq.nets.critic import KINDS as CRITIC_KINDS
 from bfq.nets.velocity import ARCHITECTURES

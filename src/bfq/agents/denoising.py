@@ -8,9 +8,8 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic
+from bfq.agents import Acting, Batch, Metrics, Spec, actor_critic
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Batch, Metrics, Spec
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.diffusion.solvers import Recipe, generate
 from bfq.nets.critic import Critics

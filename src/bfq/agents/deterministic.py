@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning
-from bfq.agents.agent import Acting, Batch, Metrics, Spec
+from bfq.agents import Acting, Batch, Metrics, Spec, learning
 from bfq.agents.learning import Learner, Step
 from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS, Deterministic

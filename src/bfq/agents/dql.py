@@ -28,9 +28,19 @@ They act with the online policy, temperature 1 and a softmax weight of 1.
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, denoising, values
+from bfq.agents import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    actor_critic,
+    denoising,
+    hyperparameters,
+    one_of,
+    values,
+)
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.solvers import Recipe

@@ -32,9 +32,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import actor_critic, denoising, values
+from bfq.agents import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    actor_critic,
+    denoising,
+    hyperparameters,
+    one_of,
+    values,
+)
 from bfq.agents.actor_critic import State
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, hyperparameters, one_of
 from bfq.agents.checks import check_common, check_times
 from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
 from bfq.diffusion.schedules import SCHEDULES

@@ -25,8 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import joint, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters, one_of
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, joint, one_of, values
 from bfq.agents.checks import check_common
 from bfq.agents.joint import State
 from bfq.flow.forward import drawn_errors, sample

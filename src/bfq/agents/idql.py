@@ -30,8 +30,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import denoising, learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, one_of
+from bfq.agents import (
+    Acting,
+    Agent,
+    Batch,
+    Fixed,
+    Metrics,
+    Spec,
+    denoising,
+    hyperparameters,
+    learning,
+    one_of,
+    values,
+)
 from bfq.agents.checks import check_common, check_times
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.diffusion.denoising import noise_loss

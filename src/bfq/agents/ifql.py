@@ -18,8 +18,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import joint, values
-from bfq.agents.agent import Acting, Agent, Batch, Metrics, Spec, hyperparameters
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, joint, values
 from bfq.agents.checks import check_common
 from bfq.agents.joint import State
 from bfq.flow.forward import drawn_errors

@@ -22,16 +22,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import (
+from bfq.agents import (
     Acting,
     Agent,
     Batch,
     Metrics,
     Spec,
     hyperparameters,
+    learning,
     one_of,
     online_network,
+    values,
 )
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards

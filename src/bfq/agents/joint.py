@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Metrics
+from bfq.agents import Acting, Metrics, learning, values
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.flow.forward import sample
 from bfq.nets.critic import Critics

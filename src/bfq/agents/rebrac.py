@@ -24,8 +24,16 @@ that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import deterministic, values
-from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of, online_network
+from bfq.agents import (
+    Agent,
+    Batch,
+    Metrics,
+    deterministic,
+    hyperparameters,
+    one_of,
+    online_network,
+    values,
+)
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, descend, every, learning_rate, own_or, towards
 from bfq.errors import BadInput

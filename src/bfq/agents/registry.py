@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from bfq.agents.agent import LARGEST, LARGEST_FLOAT, Acting, Agent, Fixed
+from bfq.agents import LARGEST, LARGEST_FLOAT, Acting, Agent, Fixed
 from bfq.errors import BadInput, unknown
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents

@@ -36,8 +36,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters
+from bfq.agents import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, learning, values
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
 from bfq.errors import BadInput

@@ -30,8 +30,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import learning, values
-from bfq.agents.agent import (
+from bfq.agents import (
     Acting,
     Agent,
     Batch,
@@ -39,7 +38,9 @@ from bfq.agents.agent import (
     Metrics,
     Spec,
     hyperparameters,
+    learning,
     online_network,
+    values,
 )
 from bfq.agents.checks import check_common
 from bfq.agents.learning import Learner, Step, descend, learning_rate, towards

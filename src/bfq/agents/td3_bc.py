@@ -19,8 +19,16 @@ the FQL family's networks.
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import deterministic, values
-from bfq.agents.agent import Agent, Batch, Metrics, hyperparameters, one_of, online_network
+from bfq.agents import (
+    Agent,
+    Batch,
+    Metrics,
+    deterministic,
+    hyperparameters,
+    one_of,
+    online_network,
+    values,
+)
 from bfq.agents.checks import check_common
 from bfq.agents.learning import descend, every, learning_rate, towards
 from bfq.nets.critic import Critics

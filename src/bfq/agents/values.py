@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents.agent import Acting, Batch, Metrics
+from bfq.agents import Acting, Batch, Metrics
 from bfq.kernels.device import use
 from bfq.nets.critic import Critics
 

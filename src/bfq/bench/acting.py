@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bfq.agents.agent import Acting, Agent, Spec
+from bfq.agents import Acting, Agent, Spec
 from bfq.bench.timing import timed
 
 BATCH = 2500  # actions at once: 50 environments with 50 candidates each

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bfq.agents.agent import Agent
+from bfq.agents import Agent
 from bfq.run import members_of
 from bfq.training.population import Program, Rows, initial_states, populate
 

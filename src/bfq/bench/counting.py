@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from bfq.agents.agent import Agent, Batch, Spec
+from bfq.agents import Agent, Batch, Spec
 from bfq.kernels.device import using
 
 _shape: Any = jax.ShapeDtypeStruct

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents.agent import Agent, Spec
+from bfq.agents import Agent, Spec
 from bfq.agents.registry import configure
 from bfq.bench.compiling import compiled_program
 from bfq.bench.counting import Work, least_work

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bfq.agents.agent import Agent, numeric_fields
+from bfq.agents import Agent, numeric_fields
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 

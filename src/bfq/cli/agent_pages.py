@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bfq.agents.agent import Agent
+from bfq.agents import Agent
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agent_facts import (
     Hyperparameter,

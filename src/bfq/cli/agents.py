@@ -100,7 +100,7 @@ def _abilities(told: dict[str, Any]) -> str:
 
 def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     """Every value of an agent on a task by section, its source, and whether members may differ in it."""
-    from bfq.agents.agent import numeric_fields
+    from bfq.agents import numeric_fields
     from bfq.agents.registry import get_agent
     from bfq.presets import SECTIONS, preset
     from bfq.settings import compose

@@ -185,7 +185,7 @@ def _drawn(figure: Path | None) -> Any:
 
 
 def _training(args: argparse.Namespace, configurations: list[tuple[Any, Any]]) -> Any:
-    from bfq.agents.agent import Spec
+    from bfq.agents import Spec
     from bfq.bench.updates import Sizes, made_up, time_update
 
     spec = Spec(args.observations, args.actions)
@@ -200,7 +200,7 @@ def _training(args: argparse.Namespace, configurations: list[tuple[Any, Any]]) -
 
 
 def _acting(args: argparse.Namespace) -> Any:
-    from bfq.agents.agent import Acting, Spec
+    from bfq.agents import Acting, Spec
     from bfq.agents.registry import check_acting
     from bfq.bench.acting import BATCH, time_acting
 

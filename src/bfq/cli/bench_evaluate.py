@@ -134,7 +134,7 @@ def _shape(world: "World") -> tuple[Any, Any]:
     """The sizes of a world, and transforms for it that leave observations as they are: no data was fitted."""
     import numpy as np
 
-    from bfq.agents.agent import Spec
+    from bfq.agents import Spec
     from bfq.data.transforms import RewardTransform, Transforms
     from bfq.envs.batch import Simulators
 

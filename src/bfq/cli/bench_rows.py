@@ -51,7 +51,7 @@ def row_words(parser: argparse.ArgumentParser) -> None:
 
 def check_counts(args: argparse.Namespace, *names: str) -> None:
     """Refuses counts and sizes below one or beyond all measure; what was not given passes."""
-    from bfq.agents.agent import LARGEST
+    from bfq.agents import LARGEST
 
     for name in names:
         given = getattr(args, name)

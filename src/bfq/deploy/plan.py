@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.agent import Agent
+from bfq.agents import Agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.nets.flow_nets import FlowNet

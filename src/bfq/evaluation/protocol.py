@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from bfq.agents.agent import Acting
+from bfq.agents import Acting
 from bfq.errors import BadInput, unknown
 
 SELECTIONS = ("argmax", "softmax")

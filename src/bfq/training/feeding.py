@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.agent import Spec
+from bfq.agents import Spec
 from bfq.errors import BadInput
 from bfq.training.population import Batches, Population, Rows, drawn, pack, side_by_side
 

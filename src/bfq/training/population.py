@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float, Int, Key
 
-from bfq.agents.agent import Agent, Batch, Spec, numeric_fields
+from bfq.agents import Agent, Batch, Spec, numeric_fields
 from bfq.errors import BadInput
 from bfq.kernels.device import use, using
 from bfq.kernels.rounded import without_copies

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import numeric_fields
+from bfq.agents import numeric_fields
 from bfq.agents.registry import get_agent
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from bfq.agents.agent import Acting, Agent, Spec
+from bfq.agents import Acting, Agent, Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.acting import BATCH, time_acting
 from bfq.bench.updates import Sizes, made_up, time_update
