@@ -11,7 +11,6 @@ import pytest
 
 import bfq
 import bfq.agents
-from bfq.agents import _registry
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agent_facts import formulas, hyperparameters_of, sentence, story
 from bfq.cli.agent_pages import page, pages
@@ -28,9 +27,7 @@ def tiny(tmp_path, monkeypatch):
     (tmp_path / "more" / "tiny.py").write_text(code)
     importlib.invalidate_caches()
     monkeypatch.setattr(bfq.agents, "__path__", [*bfq.agents.__path__, str(tmp_path / "more")])
-    _registry.cache_clear()
     yield get_agent("tiny")
-    _registry.cache_clear()
     sys.modules.pop("bfq.agents.tiny", None)
     vars(bfq.agents).pop("tiny", None)
 
