@@ -1,6 +1,7 @@
 """The tree's promises: imports go one way, and nothing reaches around."""
 
 import ast
+from importlib.metadata import version
 from pathlib import Path
 
 import bfq
@@ -129,3 +130,8 @@ def test_nothing_loads_pickles():
             continue
         assert not imports(path) & {"pickle", "dill", "joblib", "cloudpickle"}, path
         assert "allow_pickle=True" not in path.read_text(), path
+
+
+def test_the_package_states_its_version_and_its_types():
+    assert bfq.__version__ == version("bfq-rl")
+    assert (ROOT / "py.typed").exists()

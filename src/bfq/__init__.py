@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from bfq.errors import BadInput
     from bfq.tasks.sources import load_dataset
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "train": "bfq.api",
     "evaluate": "bfq.api",
