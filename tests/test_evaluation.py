@@ -109,8 +109,8 @@ def test_a_simulator_that_does_not_fit_is_refused_before_training():
         ("MountainCarContinuous-v0", "shape"),
         ("CartPole-v1", "not vectors"),
         ("Nope-v0", "cannot be made"),
-        ("this:Env-v0", "not the id"),
-        ("", "not the id"),
+        ("this:Env-v0", "an id like Pendulum-v1"),
+        ("", "an id like Pendulum-v1"),
     ]:
         with pytest.raises(BadInput, match=words):
             check_world(World(simulator, 10), data)

@@ -77,3 +77,25 @@ def test_a_file_named_after_another_task_is_refused(tmp_path):
     assert not store.exists(dataset_folder("hopper-medium-v2"))
     import_files([path], "my-hopper")  # under a name of one's own it is one's own
     assert store.made(dataset_folder("my-hopper"))["published"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("pendulum-mixed", "log.npz"),
+        ("local/hopper-medium", "hopper_medium-v2.hdf5"),
+        ("rerolled/hopper-medium", "hopper_medium-v2.hdf5"),
+        ("hopper-medium-v2", "log.npz"),
+        ("hopper-medium-v2", "log.csv"),
+        ("cube-single-play-singletask-v0", "log.hdf5"),
+    ],
+)
+def test_only_its_published_files_take_the_name_of_a_built_in_task(tmp_path, name, file):
+    columns = {"observations": np.zeros((4, 11)), "actions": np.zeros((4, 3)), "rewards": np.zeros(4)}
+    if file.endswith(".hdf5"):
+        hopper_file(tmp_path, file)
+    else:
+        np.savez(tmp_path / file, **columns, timeouts=[0, 0, 0, 1])
+    with pytest.raises(BadInput, match=f"{name} is .*: choose another --as"):
+        import_files([tmp_path / file], name)
+    assert not dataset_folder(name).exists()

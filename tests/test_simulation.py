@@ -15,8 +15,10 @@ import pytest
 
 from bfq.envs import batch
 from bfq.envs.batch import RunnerBatch, Simulators, Spread, open_batch, seconds_per_step
-from bfq.envs.worlds import make_world
+from bfq.envs.states import stage
+from bfq.envs.worlds import make_world, usual_steps
 from bfq.errors import BadInput
+from bfq.run import RunConfig, read_config, write_config
 
 MAZE = "ogbench/antmaze-medium-singletask-v0"
 SCENE = "ogbench/scene-singletask-task1-v0"
@@ -36,9 +38,39 @@ def path(simulators, steps=5, seed=0):
     return np.array(seen)
 
 
-def test_an_id_that_would_import_a_module_is_refused():
-    with pytest.raises(BadInput, match="not the id of a simulator"):
-        make_world("os:Hopper-v4", 10)
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """A module that Gymnasium would import for the id `trap:Env-v0`."""
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    return "trap:Env-v0"
+
+
+def test_a_simulator_never_imports_a_module_named_in_its_id(trap):
+    for make in (
+        lambda: make_world(trap, 10),
+        lambda: make_world(f"ogbench/{trap}", 10),
+        lambda: open_batch(trap, [0, 1], 10),
+        lambda: usual_steps(trap),
+        lambda: stage(trap).__enter__(),
+    ):
+        with pytest.raises(BadInput, match="simulator must be an id like Pendulum-v1"):
+            make()
+    assert "trap" not in sys.modules
+
+
+def test_a_run_record_with_a_module_as_its_simulator_is_refused(trap, tmp_path):
+    config = RunConfig(
+        task="log.npz", agent="bc", config={"steps": 1}, varied={}, seeds=[0], data={},
+        evaluation={}, evaluations=0, simulator="Pendulum-v1", episode_steps=5, reference=None, chunk=1,
+    )  # fmt: skip
+    write_config(tmp_path, config)
+    assert read_config(tmp_path).simulator == "Pendulum-v1"
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace("Pendulum-v1", trap))
+    with pytest.raises(BadInput, match="config.json: simulator: "):
+        read_config(tmp_path)
+    assert "trap" not in sys.modules
 
 
 def test_an_unknown_id_is_refused_in_a_sentence():

@@ -14,6 +14,8 @@ import gymnasium
 
 from bfq.envs.optional import choose_graphics, package
 from bfq.errors import BadInput
+from bfq.options import Simulator
+from bfq.records import check_value
 
 OLD_MASSES = "-d4rl-v0"
 RUNNING = ("HalfCheetah", "Hopper", "Walker2d", "Ant-")
@@ -22,8 +24,7 @@ World: TypeAlias = "gymnasium.Env[Any, Any]"
 
 def make_world(simulator: str, episode_steps: int, render: bool = False) -> World:
     """The simulator of that id, whose episodes are cut off after `episode_steps` steps."""
-    if ":" in simulator or not simulator:  # `module:Id` would make Gymnasium import the module
-        raise BadInput(f"{simulator!r} is not the id of a simulator.")
+    check_value("simulator", simulator, Simulator)  # Gymnasium would import the module of `module:Id`
     choose_graphics()
     try:
         return _made(simulator, episode_steps, render)
@@ -33,7 +34,8 @@ def make_world(simulator: str, episode_steps: int, render: bool = False) -> Worl
 
 def usual_steps(simulator: str) -> int | None:
     """After how many steps the episodes of one of Gymnasium's simulators are cut off, if they are."""
-    if "/" in simulator or ":" in simulator:
+    check_value("simulator", simulator, Simulator)
+    if "/" in simulator:
         return None
     try:
         return gymnasium.spec(simulator).max_episode_steps

@@ -13,7 +13,7 @@ from bfq.data.readers.hdf5 import ENDINGS
 from bfq.data.readers.tables import read_table
 from bfq.data.store import dataset_folder
 from bfq.errors import BadInput
-from bfq.tasks.catalog import SIZES, TASKS, Task
+from bfq.tasks.catalog import PUBLISHED, SIZES, TASKS, Task
 
 OURS = ("local/", "rerolled/")
 
@@ -77,6 +77,22 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _check_target(
+    name: str, task: Task | None, paths: Sequence[Path], mapping: Mapping[str, str] | None
+) -> None:
+    """Reserve the names of built-in tasks for the data they were published with."""
+    if name.startswith(OURS) or (task is not None and name not in PUBLISHED):
+        raise BadInput(f"{name} is reserved for data that bfq generates: choose another --as.")
+    if task is None:
+        return
+    endings = (".npz",) if task.family == "ogbench" else ENDINGS
+    if mapping or not all(path.suffix in endings for path in paths):
+        raise BadInput(
+            f"{name} is a built-in task, for its published files ({', '.join(endings)}) only: "
+            "choose another --as."
+        )
+
+
 def import_files(
     paths: Sequence[Path],
     name: str,
@@ -86,10 +102,7 @@ def import_files(
 ) -> Dataset:
     """Reads files one after the other, each in memory alone, into a dataset kept under `name`."""
     folder, task = dataset_folder(name), TASKS.get(name)
-    if name.startswith(OURS):
-        raise BadInput(
-            f"names that begin with {' or '.join(OURS)} are for data made here: choose another --as."
-        )
+    _check_target(name, task, paths, mapping)
     if store.exists(folder) and not replace:
         raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
     notes: dict[str, None] = {}
