@@ -91,7 +91,11 @@ def test_a_file_named_after_another_task_is_refused(tmp_path):
     ],
 )
 def test_only_its_published_files_take_the_name_of_a_built_in_task(tmp_path, name, file):
-    columns = {"observations": np.zeros((4, 11)), "actions": np.zeros((4, 3)), "rewards": np.zeros(4)}
+    columns = {
+        "observations": np.zeros((4, 11)),
+        "actions": np.zeros((4, 3)),
+        "rewards": np.zeros(4),
+    }
     if file.endswith(".hdf5"):
         hopper_file(tmp_path, file)
     else:

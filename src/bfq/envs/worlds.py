@@ -24,7 +24,9 @@ World: TypeAlias = "gymnasium.Env[Any, Any]"
 
 def make_world(simulator: str, episode_steps: int, render: bool = False) -> World:
     """The simulator of that id, whose episodes are cut off after `episode_steps` steps."""
-    check_value("simulator", simulator, Simulator)  # Gymnasium would import the module of `module:Id`
+    check_value(
+        "simulator", simulator, Simulator
+    )  # Gymnasium would import the module of `module:Id`
     choose_graphics()
     try:
         return _made(simulator, episode_steps, render)
