@@ -39,7 +39,7 @@ ONLY = {
     "diffusion": {"diffusion", "nets"},
     "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors", "records"},
     "reports": {"reports", "errors", "files", "options", "run"},
-    "envs": {"envs", "errors"},
+    "envs": {"envs", "errors", "options", "records"},
     "presets": {"presets"},
 }
 SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
