@@ -21,8 +21,8 @@ docs: install  ## The generated pages, then the site in build/site. Needs no net
 	$(BIN)/bfq agents --pages docs/agents
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-tables: install  ## The README's tables, from the files in results/.
-	$(BIN)/python -m bfq_paper.readme README.md
+tables: install  ## The tables of README.md and docs/, from the files in results/.
+	$(BIN)/python -m bfq_paper.pages
 
 check: install  ## Lint, format, types, import direction.
 	$(BIN)/ruff check .

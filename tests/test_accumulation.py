@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from bfq.cli.main import main
 from bfq.errors import BadInput, Busy
 from bfq.files import read_json, write_json
 from bfq.provenance import fingerprint
-from bfq_paper import merge, readme, reproduce
+from bfq_paper import merge, reproduce
 from bfq_paper.book import Book, alone
 from bfq_paper.plan import sources
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.plan.options import Options, chosen
 from bfq_paper.plan.sources import Source
-from bfq_paper.readme import block
 from bfq_paper.reproduce import plan
 from bfq_paper.results.cells import Cell, Outcome, Reading
 from bfq_paper.results.stored import called, read_outcome, record
@@ -447,28 +445,6 @@ def test_each_cell_tells_its_own_seeds_updates_and_precision():
     assert "| episodes |" not in alike
 
 
-def test_data_of_several_kinds_in_a_row_is_told_at_the_cell(tmp_path):
-    there = "rerolled/halfcheetah-medium"
-    made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql", data=there), cell(HOPPER, "bfq"))
-    text, page = markdown(made), page_of(made, [])
-    (line,) = [line for line in text.splitlines() if line.startswith("| dql |")]
-    assert line.endswith("| rerolled data |")
-    assert "62.0 on rerolled data" in text  # in the overview too
-    assert ">62.0 on rerolled data<small>" in page
-    assert re.search('<td[^>]*data-label="data"[^>]*>local data</td>', page)
-    assert (
-        text.count("learned from different data") == page.count("learned from different data") == 1
-    )
-    assert "rolled out here. halfcheetah-medium-v2: local" in text  # both sources above the table
-    assert together(made) is None  # no row of one data that both have
-    write(made, tmp_path / "results" / "main")
-    shown = block(tmp_path, "results/main")
-    assert "on rerolled data" in shown
-    (first, *_) = figures(made, tmp_path)
-    assert first.caption.endswith(f"From different data: {CHEETAH}.")
-    assert f"| {CHEETAH} | {HOPPER} (data made here) |" in shown
-
-
 def test_data_of_one_name_and_two_digests_is_told_apart():
     made = outcome(cell(CHEETAH, "bfq"), cell(CHEETAH, "dql", sha="b" * 64))
     assert "local/halfcheetah-medium, SHA-256 bbbbbbbb…" in markdown(made)
@@ -591,17 +567,6 @@ def test_one_task_is_no_profile():
     assert captions(more)["profiles.png"].endswith(f"Rows: {CHEETAH}, {HOPPER}.")
 
 
-def test_pictures_that_are_drawn_no_longer_go(tmp_path):
-    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
-    for name in ("radar.png", "profiles.png", "frequency_and_score.png", "toy.png", "mine.png"):
-        (folder / name).write_bytes(PNG)
-    merge.merge(folder)
-    assert {path.name for path in folder.glob("*.png")} == {
-        "scores.png", "learning_curves.png", "toy.png", "mine.png",
-    }  # fmt: skip
-    assert "main/scores.png" in block(tmp_path, "results/main")  # the README shows what there is
-
-
 def test_protocols_say_whose_they_are():
     cells = [cell(row, name) for row in (CHEETAH, HOPPER) for name in ("bfq", "dql")]
     cells[2].provenance["evaluations"]["protocol"]["candidates"] = 7  # bfq's, on the second row
@@ -710,37 +675,6 @@ def test_a_quick_run_is_not_on_the_page_of_all(tmp_path):
 
 
 # Merging.
-
-
-def test_the_later_of_two_cells_stands_whichever_is_named_first(tmp_path, monkeypatch, capsys):
-    new, old = cell(CHEETAH, "bfq", (70.0, 71.0), day=3), cell(CHEETAH, "bfq", day=2)
-    ours = write(outcome(old, cell(HOPPER, "bfq")), tmp_path / "results" / "main")
-    there = write(outcome(new, command="bfq reproduce main --seeds 2"), tmp_path / "there" / "main")
-    (there / file_of(new)).write_bytes(PNG)
-    stale = write(outcome(old, cell(CHEETAH, "dql")), tmp_path / "stale" / "main")
-    shutil.copytree(ours, tmp_path / "again" / "main")
-    monkeypatch.setattr("sys.argv", ["merge", *map(str, (ours, there / "result.json", stale))])
-    assert merge.main() == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{CHEETAH}, bfq: from {there}, of 2030-01-03T00:00:00+00:00, in place of that of "
-        "2030-01-02T00:00:00+00:00",
-        f"{CHEETAH}, dql: from {stale}, of 2030-01-01T00:00:00+00:00",
-    ]
-    made = read_outcome(ours)
-    assert made.at(CHEETAH, "bfq") == new
-    assert [(c.row, c.column) for c in made.cells] == [
-        (CHEETAH, "dql"),
-        (CHEETAH, "bfq"),
-        (HOPPER, "bfq"),
-    ]
-    assert (ours / file_of(new)).read_bytes() == PNG
-    assert [call["command"] for call in made.calls] == [
-        "bfq reproduce main --seeds 2",
-        "bfq reproduce main",
-    ]
-    assert "made by the 2 commands that it lists" in block(tmp_path, "results/main")
-    assert merge.merge(ours, [there, stale, tmp_path / "again" / "main"]) == []
-    assert read_outcome(ours).cells == made.cells
 
 
 def test_a_command_given_again_elsewhere_is_told_as_it_was_there(tmp_path):
@@ -893,23 +827,6 @@ def test_numbers_that_cannot_be_reckoned_with_are_refused(number, tmp_path):
     assert read_json(path) == {"a": [1, -2.5, 3e5, 10**18], "b": 0}
 
 
-@pytest.mark.parametrize("text", ["\ud800", "x" * 300, "a\0b", "\x1b[2J", "../../../x", "²"])
-@pytest.mark.parametrize("field", ["row", "column", "why", "unit", "run", "name", "command"])
-def test_odd_words_are_shown_or_refused_in_a_sentence(field, text, tmp_path, monkeypatch, capsys):
-    there = write(outcome(cell(CHEETAH, "bfq"), cell(HOPPER, "bfq")), tmp_path / "there" / "main")
-    inside = (lambda first: first["readings"][0]) if field == "name" else (lambda first: first)
-    changed(
-        there / "result.json", lambda first: inside(first).update({field: text, "finished": text})
-    )
-    monkeypatch.setattr("bfq_paper.shown.figures.figures", lambda *_: [])  # seconds each
-    monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "results" / "main"), str(there)])
-    assert merge.main() == 0
-    assert capsys.readouterr().out.replace("\n", "").isprintable()
-    (tmp_path / "README.md").write_text("<!-- results/main -->\n<!-- end -->\n")
-    monkeypatch.setattr("sys.argv", ["readme", str(tmp_path / "README.md")])
-    assert readme.main() == 0
-
-
 def test_words_that_no_figure_knows_are_drawn(tmp_path):
     """Lone halves of letters, and numbers of steps that are none."""
     odd = [
@@ -947,62 +864,9 @@ def test_a_source_that_tells_more_is_read(tmp_path):
     merge.merge(folder)
 
 
-def test_a_reading_without_its_protocol_has_a_block(tmp_path):
-    folder = write(outcome(cell(CHEETAH, "bfq")), tmp_path / "results" / "main")
-    changed(folder / "result.json", lambda first: (first["readings"][0].pop("protocol"), first.pop("steps"),
-                                                   first.pop("members")))  # fmt: skip
-    assert "over 3 seeds, last checkpoint, trained" in block(tmp_path, "results/main")
-
-
 INJECTED = "x` | <img src=x onerror=alert(1)> ` <!-- end --> [a](javascript:b) \n\n# y"
 
 
 def plain_text(text):
     """Markdown without what is escaped, and without what stands between backticks."""
     return re.sub(r"`[^`\n]*`", "", re.sub(r"\\.", "", text))
-
-
-@pytest.mark.parametrize(
-    "field",
-    ["command", "device", "unit", "precision", "row", "empty", "name", "column", "kind", "why"],
-)
-def test_words_of_results_stay_words(field, tmp_path):
-    """In table.md and in the README, where anybody's words could be a page's."""
-    changes = {
-        "unit": lambda first: first.update(unit=INJECTED),
-        "precision": lambda first: first.update(precision=INJECTED),
-        "row": lambda first: first.update(row=INJECTED),
-        "column": lambda first: first.update(column=INJECTED),
-        "name": lambda first: [
-            each.update(name=f"{k}{INJECTED}") for k, each in enumerate(first["readings"])
-        ],
-        "kind": lambda first: first["source"].update(kind=INJECTED),
-        "empty": lambda first: first.update(row=INJECTED, readings=[]),
-        "why": lambda first: first.update(why=INJECTED, readings=[], state="failed"),
-    }
-    made = [cell(row, column, data="" if column == "bfq" else "rerolled/hopper-medium")
-            for row in (CHEETAH, HOPPER) for column in ("bfq", "dql")]  # fmt: skip
-    made = [replace(each, readings=each.readings * 2) for each in made]
-    given = outcome(*made, command=INJECTED if field == "command" else "bfq reproduce main")
-    if field == "device":
-        told = {"run": "runs/x", "versions": {}, "device": INJECTED}
-        reading = (Reading("Hz", (9.0,)),)
-        given = outcome(
-            Cell("frequency", "fql-1", "done", "", "Hz", reading, told), name="efficiency"
-        )
-    folder = write(given, tmp_path / "results" / given.experiment.name)
-    changed(folder / "result.json", changes.get(field, lambda first: None))
-    readme_text = block(tmp_path, f"results/{given.experiment.name}")
-    assert "<!-- end -->" not in readme_text
-    shown = plain_text(readme_text).replace("<sub>", "").replace("</sub>", "")
-    table = plain_text(markdown(read_outcome(folder)))
-    for text in (shown, table):
-        assert not re.search(r"[<>`]|\]\(java|^# y", text, re.MULTILINE)
-    parts = [
-        part
-        for text in (readme_text, markdown(read_outcome(folder)))
-        for part in text.split("\n\n")
-    ]
-    for part in (part for part in parts if part.startswith("|")):
-        counts = {re.sub(r"\\.", "", line).count("|") for line in part.splitlines()}
-        assert len(counts) == 1  # a table has as many cells as heads

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +14,8 @@ from bfq.evaluation.protocol import Protocol
 from bfq.files import write_json
 from bfq.reports.statistics import pooled_interquartile_mean, probability_of_improvement, wilson
 from bfq_paper import merge as merging
-from bfq_paper import readme
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.plan.sources import Source
-from bfq_paper.readme import rewritten
 from bfq_paper.results.cells import Cell, Outcome, Reading
 from bfq_paper.results.rivals import rivals
 from bfq_paper.results.stored import called, read_outcome, record
@@ -192,7 +189,7 @@ def test_successes_are_counted_with_wilsons_interval():
     assert pooled(unknown) is None  # nobody knows of how many episodes
 
 
-# The README.
+# Files of results.
 
 
 @pytest.fixture
@@ -203,139 +200,9 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_a_block_holds_the_numbers_of_the_file_it_names(root):
-    text = rewritten("# Title\n<!-- results/main -->\nold\n<!-- end -->\nrest\n", root)
-    assert text.startswith("# Title\n<!-- results/main -->\n### D4RL: locomotion and AntMaze\n")
-    assert text.endswith("</sub>\n<!-- end -->\nrest\n")
-    lines = {line.split(" | ")[0]: line for line in text.splitlines() if line.startswith("|")}
-    head = f"{CHEETAH} (data rolled out here) | {HOPPER} | {MAZE} (data made here) | mean |"
-    assert lines["| "].endswith(head)
-    ours = "**66.0 ± 6.0** (66.1) | **65.0 ± 15.0** (103.5) | **90.0 ± 10.0** (87.0) | 65.5 |"
-    assert lines["| bfq, N = 50"] == f"| bfq, N = 50 | {ours}"
-    assert lines["| bfq, N = 1"] == "| bfq, N = 1 | 65.0 ± 6.0 | 64.0 ± 15.0 | 89.0 ± 10.0 |  |"
-    assert (
-        lines["| dql, N = 1"] == "| dql, N = 1 | 52.0 ± 1.0 | 59.0 ± 10.0 | – |  |"
-    )  # candidates are told of each method
-    assert lines["| dql"] == "| dql | 53.0 ± 1.0 (52.3†) | 60.0 ± 10.0 (96.5†) | – | 56.5 |"
-    assert "over 3 seeds, 1,000 updates, 10 episodes a seed, last checkpoint" in text
-    assert "trained with bfloat16 products" in text
-    assert "made by `bfq reproduce main` and put here by `make tables`." in text
-    assert "index.html" not in text  # it is not there
-    assert rewritten(text, root) == text
-
-
-def bold(root, scores):
-    """The methods whose number is bold in the first row, for these scores of the seeds."""
-    made = outcome({**SCORES, **{(CHEETAH, name): values for name, values in scores.items()}})
-    told = record(called(made, "bfq reproduce main", 1.0))
-    write_json(root / "results" / "main" / "result.json", told)
-    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
-    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
-    return [line[0].removeprefix("| ") for line in lines if line[1].startswith("**")]
-
-
-def test_the_highest_mean_of_a_row_is_bold_whoever_has_it(root):
-    assert bold(root, {"dql": (70.0, 72.0, 71.0)}) == ["dql"]
-    assert bold(root, {"dql": (66.0, 66.0, 66.0)}) == [
-        "dql",
-        "bfq, N = 50",
-    ]  # as far as a reader sees
-    assert bold(root, {"dql": (99.0, None, None)}) == [
-        "bfq, N = 50"
-    ]  # those that survive are no sample
-
-
-def test_several_precisions_are_told_beneath_a_block(root):
-    made = outcome()
-    first, *others = made.cells
-    first = replace(first, provenance={**first.provenance, "precision": "float32"})
-    told = record(called(replace(made, cells=(first, *others)), "bfq reproduce main", 1.0))
-    write_json(root / "results" / "main" / "result.json", told)
-    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
-    assert "trained with float32 or bfloat16 products, which is whose in `table.md`" in text
-
-
-def test_a_block_without_its_file_is_empty(root):
-    for name in ("eta", "main"):
-        shutil.rmtree(root / "results" / "main", ignore_errors=True)
-        text = f"<!-- results/{name} -->\nstale\n<!-- end -->\n"
-        assert rewritten(text, root) == f"<!-- results/{name} -->\n<!-- end -->\n"
-
-
-def test_a_lost_seed_and_a_row_without_numbers_are_told(root):
-    made = outcome({**SCORES, (HOPPER, "dql"): (70.0, None, 50.0)})
-    empty = Cell(MAZE.replace("medium", "large"), "bfq", "waiting", "not run yet.")
-    told = record(called(replace(made, cells=(*made.cells, empty)), "bfq reproduce main", 1.0))
-    write_json(root / "results" / "main" / "result.json", told)
-    text = rewritten("<!-- results/main -->\n<!-- end -->\n", root)
-    assert "60.0 ± 14.1, n = 2 of 3 (96.5†)" in text
-    assert "Not filled: antmaze-large-play-v2." in text
-
-
-def test_the_command_rewrites_the_file_it_is_given(root, monkeypatch, capsys):
-    path = root / "README.md"
-    path.write_text("<!-- results/main -->\n<!-- end -->\n")
-    monkeypatch.setattr("sys.argv", ["readme", str(path)])
-    assert readme.main() == 0
-    assert "**66.0 ± 6.0**" in path.read_text()
-    (root / "results" / "main" / "result.json").write_text("{}")
-    assert readme.main() == 2
-    assert "is not what `bfq reproduce` writes" in capsys.readouterr().err
-
-
-def test_marks_that_do_not_pair_are_refused_and_the_file_stays(root, monkeypatch, capsys):
-    path, block = root / "README.md", "<!-- results/main -->\n<!-- end -->\n"
-    monkeypatch.setattr("sys.argv", ["readme", str(path)])
-    for text, sentence in (
-        (f"<!-- results/main -->\nwords\n{block}", "has no partner"),
-        (f"{block}<!-- results/eta -->\nwords\n", "has no partner"),
-        (f"{block}<!-- end -->\n", "has no partner"),
-        ("<!-- results/mian -->\n<!-- end -->\n", "did you mean 'results/main'"),
-        ("<!-- results/agents -->\n<!-- end -->\n", "there is no file"),
-    ):
-        path.write_text(text)
-        assert readme.main() == 2
-        assert sentence in capsys.readouterr().err
-        assert path.read_text() == text
-
-
-def test_a_damaged_file_behind_a_table_is_named(root):
-    (root / "benchmarks").mkdir()
-    (root / "benchmarks" / "agents_h200.json").write_text("[1]")
-    with pytest.raises(BadInput, match="a file behind the table results/agents is damaged"):
-        rewritten("<!-- results/agents -->\n<!-- end -->\n", root)
-
-
-def test_one_experiments_file_fills_no_other_block(root):
-    shutil.copytree(root / "results" / "main", root / "results" / "eta")
-    with pytest.raises(BadInput, match="holds the experiment main"):
-        rewritten("<!-- results/eta -->\n<!-- end -->\n", root)
-
-
-def test_line_ends_stay_as_they_are(root, monkeypatch):
-    path = root / "README.md"
-    path.write_bytes(b"a\r\n<!-- results/main -->\r\n<!-- end -->\r\n")
-    monkeypatch.setattr("sys.argv", ["readme", str(path)])
-    assert readme.main() == 0
-    content = path.read_bytes()
-    assert content.count(b"\n") == content.count(b"\r\n") > 5
-
-
-def test_a_disk_that_refuses_is_one_sentence(root, monkeypatch, capsys):
-    path, folder = root / "README.md", root / "results" / "main"
-    path.write_text("<!-- results/main -->\n<!-- end -->\n")
-    monkeypatch.setattr("bfq.files.secrets.token_hex", lambda _: "0")
-    (root / ".README.md.0.part").mkdir()  # where a new one would be written
-    (folder / "table.md").mkdir()
-    for command, given in ((readme, path), (merging, folder)):
-        monkeypatch.setattr("sys.argv", ["command", str(given)])
-        assert command.main() == 1
-        assert capsys.readouterr().err.startswith("bfq: cannot write")
-
-
 def test_a_folder_of_another_name_is_not_redrawn(root):
     moved = (root / "results" / "main").rename(root / "results" / "other")
-    with pytest.raises(readme.BadInput, match="holds the experiment main"):
+    with pytest.raises(BadInput, match="holds the experiment main"):
         merging.merge(moved)
     assert [path.name for path in moved.iterdir()] == ["result.json"]
 

@@ -1,4 +1,4 @@
-"""The README's numbers are those of the files it names."""
+"""The generated tables of README.md and docs/ agree with the files in results/."""
 
 import json
 import re
@@ -10,25 +10,35 @@ import pytest
 from bfq.agents.registry import agent_names
 from bfq.errors import BadInput
 from bfq.reports.statistics import summarize
+from bfq_paper.pages import BLOCK, block, pages, rewritten
 from bfq_paper.plan.experiments import EXPERIMENTS
-from bfq_paper.readme import BLOCK, block, rewritten
 from bfq_paper.shown.front import front_page
 from bfq_paper.shown.readme_tables import LEVELS, ROBOTS, TABLES
 from bfq_paper.shown.table import signed, spread
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+RESULTS = (ROOT / "docs" / "paper" / "results.md").read_text()
 
 
-def test_every_table_of_results_is_what_its_files_say():
-    """`make tables` writes them anew."""
-    assert rewritten(README, ROOT) == README, "run `make tables`"
-    marked = [found[2] for found in BLOCK.finditer(README)]
-    assert README.count("<!-- end -->") == len(marked) == len(set(marked))
-    compared = [name for name, experiment in EXPERIMENTS.items() if experiment.table]
-    assert {f"results/{name}" for name in compared} | set(TABLES) == set(marked) - {
-        "results/cpu/efficiency"
+def test_every_block_is_up_to_date():
+    marked = []
+    for page in pages(ROOT):
+        text = page.read_text()
+        assert rewritten(text, ROOT, page) == text, f"{page}: run `make tables`"
+        marked += [found[2] for found in BLOCK.finditer(text)]
+    compared = {f"results/{name}" for name, each in EXPERIMENTS.items() if each.table}
+    assert compared | set(TABLES) <= set(marked)
+    assert {"results/halfcheetah-mini", "results/agents"} == {
+        found[2] for found in BLOCK.finditer(README)
     }
+
+
+def test_captions_are_short():
+    for page in pages(ROOT):
+        for found in BLOCK.finditer(page.read_text()):
+            caption = re.sub(r"\]\(.*?\)", "]", found[0].partition("<sub>")[2])
+            assert len(caption.split()) <= 40, found[2]
 
 
 def test_data_made_here_gets_better_level_by_level():
@@ -61,7 +71,7 @@ def test_the_checkerboard_table_and_its_promise():
                 f"{row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f}",
                 f"{100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8",
             )
-            assert " | ".join(cells) in README
+            assert " | ".join(cells) in RESULTS
     for k in range(3):
         fm1, fm10, bfq = (
             row["seeds"][k] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"])
@@ -105,10 +115,9 @@ def test_files_it_links_to_exist():
 
 def test_a_table_of_another_device_has_a_folder_between_and_says_so():
     inner = block(ROOT, "results/cpu/efficiency")
-    assert inner.startswith("### Action frequency and training time, cpu\n")
-    assert "(results/cpu/efficiency/training_time.png)" in inner
+    assert "![Action frequency and training time, cpu](results/cpu/efficiency/" in inner
     with pytest.raises(BadInput, match="cpu/nothing"):
-        rewritten("<!-- results/cpu/nothing -->\n<!-- end -->\n", ROOT)
+        rewritten("<!-- results/cpu/nothing -->\n<!-- end -->\n", ROOT, ROOT / "README.md")
 
 
 def test_a_deviation_has_as_many_decimals_as_its_mean_and_a_difference_as_the_paper():
@@ -123,3 +132,25 @@ def test_the_page_of_all_experiments_has_those_of_other_devices_too():
     for place in ("efficiency", "cpu/efficiency"):
         assert f'href="{place}/index.html"' in page
         assert f'src="{place}/training_time.png"' in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- results/main -->\n<!-- results/eta -->\n<!-- end -->\n",
+        "<!-- end -->\n",
+        "<!-- results/agents -->\n",
+    ],
+)
+def test_marks_that_do_not_pair_are_refused(text):
+    with pytest.raises(BadInput, match="has no partner"):
+        rewritten(text, ROOT, ROOT / "README.md")
+
+
+def test_a_damaged_file_behind_a_table_is_named(tmp_path):
+    folder = tmp_path / "results" / "data"
+    folder.mkdir(parents=True)
+    (folder / "local.json").write_text('{"rows": []}')
+    with pytest.raises(BadInput, match="results/data"):
+        block(tmp_path, "results/data")
+    assert block(tmp_path, "results/main") == ""

@@ -1,4 +1,4 @@
-"""The README's tables that are no experiments of the paper: demo, data made here, agents, checkerboard."""
+"""Tables that belong to no experiment of the paper: demo, local data, agents, checkerboard."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ ROBOTS = ("halfcheetah", "hopper", "walker2d", "ant")
 SPEED = Path("benchmarks/agents_h200.json")
 
 
-def demo(root: Path) -> list[list[str]]:
+def demo(root: Path, up: str) -> list[list[str]]:
     """What `make demo` leaves behind: the data, behavior cloning, BFQ."""
     folder, units = root / "results/halfcheetah-mini", ("return", "normalized")
     ours, cloned = (read_json(folder / name) for name in ("result.json", "bc.json"))
@@ -35,7 +35,7 @@ def demo(root: Path) -> list[list[str]]:
     ]
 
 
-def made_here(root: Path) -> list[list[str]]:
+def made_here(root: Path, up: str) -> list[list[str]]:
     """The mean return of an episode in data of each robot and level."""
     rows = {
         row["name"]: row["return_mean"]
@@ -46,7 +46,7 @@ def made_here(root: Path) -> list[list[str]]:
     return [["", *LEVELS], *lines]
 
 
-def agents(root: Path) -> list[list[str]]:
+def agents(root: Path, up: str) -> list[list[str]]:
     """Every agent on two small tasks, best first on the smaller one, and the time of its update."""
     speed = {
         (row["agent"], row["members"]): row["microseconds_per_update"]
@@ -57,7 +57,7 @@ def agents(root: Path) -> list[list[str]]:
     ranked = sorted(runs["mini"], key=lambda name: -fmean(runs["mini"][name]["scores"]["return"]))
     lines = [
         [
-            f"[{name}](docs/agents/{name}.md)",
+            f"[{name}]({_agent_page(up)}{name}.md)",
             *(_spread(runs[task][name]["scores"]["return"]) for task in tasks),
             *(_whole(speed[name, members]) for members in (1, 6)),
         ]
@@ -66,13 +66,13 @@ def agents(root: Path) -> list[list[str]]:
     data = [_whole(runs[task][ranked[0]]["data"]["return_mean"]) for task in tasks]
     heads = [f"return, `local/halfcheetah-{task}`" for task in tasks]
     return [
-        ["", *heads, "µs an update, 1 member", "6 members"],
+        ["", *heads, "µs per update, 1 seed", "6 seeds"],
         *lines,
         ["the data", *data, "", ""],
     ]
 
 
-def checkerboard(root: Path) -> list[list[str]]:
+def checkerboard(root: Path, up: str) -> list[list[str]]:
     """How near each method's samples come to the truth, by its number of steps."""
     toy = read_json(root / "results/checkerboard/toy.json")
     lines = [
@@ -93,7 +93,7 @@ def checkerboard(root: Path) -> list[list[str]]:
     ]
 
 
-TABLES: dict[str, Callable[[Path], list[list[str]]]] = {
+TABLES: dict[str, Callable[[Path, str], list[list[str]]]] = {
     "results/halfcheetah-mini": demo,
     "results/data": made_here,
     "results/agents": agents,
@@ -101,15 +101,35 @@ TABLES: dict[str, Callable[[Path], list[list[str]]]] = {
 }
 
 
-def table(root: Path, name: str) -> str:
-    """One of them as Markdown."""
+CAPTIONS = {  # at most 40 words each; {0} leads from the page to the root
+    "results/halfcheetah-mini": "Mean ± standard deviation over seeds. "
+    "[Report]({0}results/halfcheetah-mini/report.html) and "
+    "[record]({0}results/halfcheetah-mini/result.json) of `make demo` on two cores.",
+    "results/data": "From [local.json]({0}results/data/local.json). These are not D4RL's datasets.",
+    "results/agents": "Mean ± standard deviation over 3 seeds on locally generated data, 6,000 and "
+    "20,000 updates: a check, not a ranking. Update times on an H200, networks 4 × 256. "
+    "[Records]({0}results/agents).",
+    "results/checkerboard": "Means over 3 seeds on an H200, from "
+    "[toy.json]({0}results/checkerboard/toy.json): `bfq toy --all --seeds 3`.",
+}
+
+
+def table(root: Path, name: str, up: str = "") -> str:
+    """One of them as Markdown with its caption."""
     try:
-        head, *lines = TABLES[name](root)
+        head, *lines = TABLES[name](root, up)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise BadInput(
             f"a file behind the table {name} is damaged or missing: {error!r}."
         ) from error
-    return "\n".join(markdown_lines(head, lines)) + "\n"
+    return "\n".join(
+        [*markdown_lines(head, lines), "", f"<sub>{CAPTIONS[name].format(up)}</sub>", ""]
+    )
+
+
+def _agent_page(up: str) -> str:
+    """The folder of the agents' pages, seen from README.md or from a page below docs/."""
+    return "docs/agents/" if not up else f"{up.removesuffix('../')}agents/"
 
 
 def _agents(folder: Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""The README's tables, each between two marks, from the files in the folder that the first mark names.
+"""Tables in Markdown pages, generated from the files in results/.
 
-`python -m bfq_paper.readme README.md` writes what stands between `<!-- results/main -->` and
-`<!-- end -->` anew from `results/main/result.json` beside the README. An experiment of the paper without that
-file leaves its block empty until it is run; the files of the other tables must be there.
+`python -m bfq_paper.pages` fills every block `<!-- results/NAME --> … <!-- end -->` in README.md and
+docs/**/*.md. The block of an experiment without a result file stays empty.
 """
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,17 +14,16 @@ from pathlib import Path
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
-from bfq.reports.prose import ABSENT, estimate_text, number_text, ranged
+from bfq.reports.prose import ABSENT, number_text, ranged
 from bfq.reports.tables import escaped, markdown_lines
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.plan.sources import Source
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.results.mixed import data_of
-from bfq_paper.results.rivals import rivals
 from bfq_paper.results.stored import heading_of, read_outcome, results_of
 from bfq_paper.results.together import together
 from bfq_paper.shown.readme_tables import TABLES, table
-from bfq_paper.shown.table import number, signed, spread
+from bfq_paper.shown.table import number, spread
 
 PLACE = r"results/(?:[\w-]+/)?[\w-]+"  # a folder between: of another device, say
 BLOCK = re.compile(rf"(<!-- ({PLACE}) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -48,10 +47,17 @@ PICTURES = (
 )
 
 
-def rewritten(text: str, root: Path) -> str:
-    """A README with all its blocks as the files under `root` have them now."""
+def pages(root: Path) -> list[Path]:
+    """The Markdown files that may contain generated blocks."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def rewritten(text: str, root: Path, page: Path) -> str:
+    """The text of a page with every block regenerated from the files under `root`."""
     _check_marks(MARK.findall(text))
-    return BLOCK.sub(lambda found: f"{found[1]}{block(root, found[2])}{found[3]}", text)
+    up = os.path.relpath(root, page.parent)
+    up = "" if up == "." else f"{up}/"
+    return BLOCK.sub(lambda found: f"{found[1]}{block(root, found[2], up)}{found[3]}", text)
 
 
 def _check_marks(marks: Sequence[str]) -> None:
@@ -66,10 +72,10 @@ def _check_marks(marks: Sequence[str]) -> None:
             raise unknown("table", opening, known)
 
 
-def block(root: Path, name: str) -> str:
-    """What stands between two marks: of an experiment a title, a table, a picture, and where it is from."""
+def block(root: Path, name: str, up: str = "") -> str:
+    """The content of a block; `up` leads from the page to the root."""
     if name in TABLES:
-        return table(root, name)
+        return table(root, name, up)
     if not (root / name / "result.json").exists():
         return ""
     outcome = read_outcome(root / name)
@@ -77,11 +83,11 @@ def block(root: Path, name: str) -> str:
     if not any(cell.ours for cell in outcome.cells):
         return ""
     pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
+    title = heading_of(outcome, name.removeprefix("results/"))
     parts = [
-        f"### {heading_of(outcome, name.removeprefix('results/'))}",
         "\n".join(_table(outcome)),
-        *(f"![{outcome.experiment.heading}]({picture})" for picture in pictures[:1]),
-        f"<sub>{_words(outcome, root, name)}</sub>",
+        *(f"![{title}]({up}{picture})" for picture in pictures[:1]),
+        f"<sub>{_words(outcome, name, up)}</sub>",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -173,117 +179,49 @@ def _protocol(cell: Cell | None, name: str) -> str:
     return spread(found[0], cell.unit) if cell and found and found[0] else ABSENT
 
 
-def _words(outcome: Outcome, root: Path, name: str) -> str:
-    """What the numbers are, from which file, and by which command they were made."""
+def _words(outcome: Outcome, name: str, up: str) -> str:
+    """What the numbers are, and where the details are."""
     done = [cell for cell in outcome.cells if cell.ours]
-    page = f"; the page with everything: [`index.html`]({name}/index.html)"
-    shown = page if (root / name / "index.html").exists() else ""
-    return (
-        f"{_spent(outcome, done)}; from [`{name}/result.json`]({name}/result.json), made by "
-        f"{_made(outcome)} and put here by `make tables`{shown}.{_rivals(outcome)}{_gaps(outcome)}"
-    )
-
-
-def _rivals(outcome: Outcome) -> str:
-    """How far ahead BFQ is of the best other method, over the rows that have one."""
-    found = rivals(outcome)
-    if found is None or outcome.experiment.quick:
-        return ""
-    each = ", ".join(signed(row.ours - row.theirs) for row in found.rows)
-    mean = f"; mean {escaped(estimate_text(found.difference))}" if len(found.rows) > 1 else ""
-    return f" BFQ less the best other method run so far, row by row: {each}{mean}."
-
-
-def _made(outcome: Outcome) -> str:
-    """The command, or how many there were."""
-    first, *others = dict.fromkeys(call["command"] for call in outcome.calls)
-    return f"the {len(others) + 1} commands that it lists" if others else f"`{_quoted(first)}`"
-
-
-def _quoted(text: str) -> str:
-    """Anybody's words as they may stand between backticks: they end neither these nor the block."""
-    return " ".join("".join(letter for letter in text if letter not in "`<>").split())
+    files = f"[table]({up}{name}/table.md), [data]({up}{name}/result.json)"
+    return f"{_spent(outcome, done)}. Details: {files}."
 
 
 def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
-    """What stands in the table and what was spent on it."""
-    seeds = ranged([len(cell.readings[0].values) for cell in done], "seed")
+    """What the table contains and how much was trained for it."""
+    noted = f", {DOUBT}: see its notes" if any(_doubt(outcome, cell) for cell in done) else ""
     compared = outcome.experiment.table and not outcome.experiment.quick
-    noted = (
-        f", {DOUBT}: with a note in `table.md`"
-        if any(_doubt(outcome, cell) for cell in done)
-        else ""
-    )
     paper = f"; in brackets the paper's{noted}" if compared else ""
     if outcome.experiment.kind == "speed":
         devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
-        return f"mean ± standard deviation over robots, measured on {escaped(devices)}{paper}"
-    if outcome.experiment.kind == "toy":
-        return f"mean ± standard deviation over {seeds}"
-    budget = ", ".join((seeds, *_budget(done), f"last checkpoint{_precision(done)}"))
-    found = together(outcome)
-    count = len(found.rows) if found else 0
-    over = f"; {MEAN}: over {count} rows that these methods have" if count > 1 else ""
-    units = escaped(outcome.units)
-    return f"{units}, mean ± standard deviation over {budget}{_legend(outcome, done)}{paper}{over}"
+        return f"Mean ± standard deviation over robots on {escaped(devices)}{paper}"
+    seeds = ranged([len(cell.readings[0].values) for cell in done], "seed")
+    budget = ", ".join((seeds, *_budget(done), "last checkpoint"))
+    best = "; bold: best of the task" if outcome.experiment.compares_methods else ""
+    return f"{escaped(outcome.units).capitalize()}, mean ± standard deviation over {budget}{best}{paper}"
 
 
 def _budget(done: Sequence[Cell]) -> list[str]:
-    """Updates and episodes, as far as the cells tell them."""
-    steps = [told for cell in done if (told := cell.provenance.get("steps")) is not None]
+    """Updates and episodes."""
+    steps = [each for cell in done if (each := cell.provenance.get("steps")) is not None]
     records = [cell.readings[0].record for cell in done]
     episodes = [record["protocol"]["episodes"] for record in records if "protocol" in record]
-    told = [ranged(steps, "update")] if steps else []
-    return [*told, f"{ranged(episodes, 'episode')} a seed"] if episodes else told
-
-
-def _legend(outcome: Outcome, done: Sequence[Cell]) -> str:
-    """What a bold number is, and what stands in the lines beneath a method's own."""
-    if not outcome.experiment.compares_methods:
-        return ""
-    others = _others(outcome, done)
-    candidates = any(name.startswith("N = ") for name in others)
-    averages = [name for name in others if name.startswith("mean")]
-    return "".join(
-        [
-            "; bold: a task's highest of the scores in a method's first line",
-            "; N: the same weights with that many candidates" if candidates else "",
-            *(
-                f"; {escaped(name)}: of the evaluations up to the last checkpoint's"
-                for name in averages
-            ),
-        ]
-    )
-
-
-def _precision(done: Sequence[Cell]) -> str:
-    """What the products of training were of; results of old do not say."""
-    found = dict.fromkeys(word for cell in done if (word := cell.provenance.get("precision")))
-    whose = ", which is whose in `table.md`" if len(found) > 1 else ""
-    return f", trained with {escaped(' or '.join(found))} products{whose}" if found else ""
-
-
-def _gaps(outcome: Outcome) -> str:
-    """What the table has not."""
-    empty = [row for row in outcome.rows if not any(cell.ours for cell in outcome.of(row))]
-    return f" Not filled: {escaped(', '.join(empty))}." if empty else ""
+    return [ranged(steps, "update"), f"{ranged(episodes, 'episode')} per seed"]
 
 
 def main() -> int:
-    """Rewrites a README in its place."""
-    parser = Parser(prog="python -m bfq_paper.readme", description=__doc__)
-    parser.add_argument("readme", type=Path, nargs="?", default=Path("README.md"))
-    return exit_code(lambda: _rewrite(parser.parse_args().readme))
+    """Regenerate the blocks of all pages below the current folder."""
+    parser = Parser(prog="python -m bfq_paper.pages", description=__doc__)
+    parser.parse_args()
+    return exit_code(lambda: rewrite(Path.cwd()))
 
 
-def _rewrite(path: Path) -> None:
-    try:
-        content = path.read_bytes().decode()
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {path}: {error}.") from error
-    ends = "\r\n" if "\r\n" in content else "\n"
-    text = rewritten(content.replace("\r\n", "\n"), path.parent)
-    write_bytes(path, text.replace("\n", ends).encode("utf-8", "replace"))
+def rewrite(root: Path) -> None:
+    """Regenerate the blocks of all pages."""
+    for page in pages(root):
+        before = page.read_text()
+        after = rewritten(before, root, page)
+        if after != before:
+            write_bytes(page, after.encode())
 
 
 if __name__ == "__main__":
