@@ -23,8 +23,7 @@ from bfq.data.replay import told as replay_told
 from bfq.data.statistics import histograms, spaced
 from bfq.envs.states import Stage
 from bfq.errors import BadInput
-from bfq.reports.charts import heat
-from bfq.reports.data_page import data_page
+from bfq.reports.data_page import data_page, heat
 
 HOSTILE = '<script>alert(1)</script>&"$'
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"

@@ -1,10 +1,14 @@
 """Run folders in; a page, its figures and a table out."""
 
+import base64
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bfq.errors import BadInput, DiskTrouble
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bfq.errors import BadInput, DiskTrouble, counted
 from bfq.files import make_folder, write_bytes
 from bfq.reports.figures import learning_curves, score_figure
 from bfq.reports.html import report_page
@@ -74,3 +78,39 @@ def _write(path: Path, content: bytes) -> Path:
     except DiskTrouble as trouble:
         raise BadInput(str(trouble)) from trouble
     return path
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page that needs no other file; text is escaped unless a template wrote it."""
+    page = _templates().get_template(template).render(**values)
+    return page.encode("utf-8", "replace").decode()  # names from files may hold half a character
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("bfq.reports"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    found.filters |= {
+        "counted": counted,
+        "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+        "heights": bar_heights,
+        "short": short_number,
+    }
+    return found
+
+
+def short_number(value: float) -> str:
+    """A number with four significant figures and a true minus."""
+    text = f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def bar_heights(counts: Sequence[int]) -> list[float]:
+    """Heights of bars in percent; small counts stay visible next to large ones."""
+    top = max(counts, default=0) or 1
+    return [max(100 * count / top, 0.8) if count else 0.0 for count in counts]
