@@ -76,7 +76,9 @@ def _coverage_facts(facts: Facts) -> dict[str, str]:
             f"{short_number(near['q05'])} to {short_number(near['q95'])}"
         )
     if chain["equal"] is not None:
-        error = "" if chain["equal"] == 1 else f", error {short_number(chain['max_deviation'])} at most"
+        error = (
+            "" if chain["equal"] == 1 else f", error {short_number(chain['max_deviation'])} at most"
+        )
         found["next observation equals the next row's"] = (
             f"in {chain['equal']:.2%} of {chain['compared']:,} rows{error}"
         )

@@ -72,7 +72,10 @@ def page(title: str, *parts: Markup) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", f"{title} · bfq"),
         tag(
-            "style", Markup(resources.files("bfq.reports").joinpath("templates/page.css").read_text("utf-8"))
+            "style",
+            Markup(
+                resources.files("bfq.reports").joinpath("templates/page.css").read_text("utf-8")
+            ),
         ),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *parts)), lang='en')}"
