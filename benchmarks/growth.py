@@ -24,12 +24,11 @@ from typing import Any, NamedTuple
 
 from bfq.agents import Spec
 from bfq.agents.registry import get_agent
-from bfq.bench.updates import (
-    Resized,
+from bfq.bench.measure import (
     Sizes,
     compile_update,
-    described,
-    made_up,
+    describe_update,
+    random_transitions,
     resize,
     time_update,
 )
@@ -71,11 +70,11 @@ class Point(NamedTuple):
         """The agent and its configuration."""
         agent, base = get_agent(self.agent), compose(TASK, self.agent).config
         depths = {"depth": self.depth, "critic_depth": self.depth}
-        return agent, resize(agent, base, Resized(self.width, self.batch, self.flow_steps), depths)
+        return agent, resize(agent, base, depths, self.width, self.batch, self.flow_steps)
 
     def identity(self) -> Row:
         """What a row of the file says of itself if it is this point on this device."""
-        return described(*self.method(), self.sizes)
+        return describe_update(*self.method(), self.sizes)
 
     def __str__(self) -> str:
         steps = f", {self.flow_steps} inner steps" if self.flow_steps else ""
@@ -151,7 +150,7 @@ def measured(wanted: Sequence[Point], until: float) -> Iterator[tuple[Point, Row
         need = (point.transitions, agent.needs)
         if need not in data:
             data = {
-                need: made_up(point.sizes, agent.needs)
+                need: random_transitions(point.sizes, agent.needs)
             }  # one at a time: ten million rows are large
         try:
             yield point, time_update(agent, config, data[need], point.sizes)

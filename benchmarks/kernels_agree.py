@@ -15,8 +15,7 @@ import numpy as np
 
 from bfq.agents import Agent, Spec
 from bfq.agents.registry import get_agent
-from bfq.bench.compiling import compiled_program
-from bfq.bench.updates import Resized, Sizes, made_up, resize
+from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
 from bfq.settings import compose
 from bfq.training.compiled import CONFIG
 
@@ -27,10 +26,11 @@ def outcome(agent: Agent, kernels: bool) -> tuple[list[np.ndarray], list[np.ndar
     """The metrics and the numbers of the state after the updates."""
     os.environ["BFQ_NO_KERNELS"] = "0" if kernels else "1"
     base = compose(TASK, agent.name).config
-    config = resize(agent, base, Resized(width=64, batch=64), {"steps": 2 * UPDATES})
-    rows = made_up(Sizes(transitions=1000, spec=Spec(17, 6)), agent.needs)
-    made = compiled_program(agent, config, rows, MEMBERS, UPDATES)
-    states, metrics = made.program(made.states, rows, jnp.int32(0))
+    config = resize(agent, base, {"steps": 2 * UPDATES}, width=64, batch=64)
+    sizes = Sizes(MEMBERS, 1000, Spec(17, 6), UPDATES)
+    rows = random_transitions(sizes, agent.needs)
+    compiled = compile_population(agent, config, rows, sizes)
+    states, metrics = compiled.program(compiled.states, rows, jnp.int32(0))
     return tuple(
         [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
         for tree in (metrics, states)

@@ -22,9 +22,8 @@ import jax.numpy as jnp
 
 from bfq.agents import Spec
 from bfq.agents.registry import get_agent
-from bfq.bench.compiling import compiled_program
-from bfq.bench.timing import finished, timed
-from bfq.bench.updates import Resized, Sizes, made_up, resize
+from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
+from bfq.bench.timing import timed
 from bfq.settings import check_precision, compose
 from bfq.training import compiled
 
@@ -66,24 +65,23 @@ def _on_cpu(event: dict[str, Any]) -> bool:
 def profile(args: argparse.Namespace) -> None:
     agent = get_agent(args.agent)
     depths = {"depth": args.depth, "critic_depth": args.depth, "steps": args.chunk}
-    config = resize(agent, compose(TASK, args.agent).config, Resized(), depths)
-    rows = made_up(Sizes(transitions=args.transitions, spec=SPEC), agent.needs)
+    config = resize(agent, compose(TASK, args.agent).config, depths)
+    sizes = Sizes(args.members, args.transitions, SPEC, args.chunk, precision=args.precision)
+    rows = random_transitions(sizes, agent.needs)
     if not args.overlapped:
         compiled.OPTIONS["gpu"].pop(OVERLAP)
-    made = compiled_program(
-        agent, config, rows, args.members, args.chunk, args.precision == "bfloat16"
-    )
-    states = made.states
+    updates = compile_population(agent, config, rows, sizes)
+    states = updates.states
 
     def work() -> Any:
         nonlocal states
-        states, metrics = made.program(states, rows, jnp.int32(0))
+        states, metrics = updates.program(states, rows, jnp.int32(0))
         return metrics
 
     timing = timed(work, 5)
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            finished(work())
+            jax.block_until_ready(work())
         ran = kernels(Path(folder))
     show(ran, args, timing.median / args.chunk)
 

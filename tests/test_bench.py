@@ -1,7 +1,6 @@
-"""`bfq bench` measures what it says."""
+"""`bfq bench`: timing, operation counts, the table and the command."""
 
 import argparse
-import importlib
 import json
 import time
 
@@ -11,13 +10,9 @@ import pytest
 
 from bfq.agents import Acting, Spec
 from bfq.agents.registry import configure, get_agent
-from bfq.bench.acting import time_acting
-from bfq.bench.limits import limits
-from bfq.bench.timing import timed
-from bfq.bench.updates import Sizes, made_up, time_update
-from bfq.bench.watching import watch
-from bfq.cli.bench import MEASURES
-from bfq.cli.bench_rows import measure, table
+from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollout, time_update
+from bfq.bench.timing import device_limits, timed
+from bfq.cli.bench import MEASUREMENTS, measure, measurement_table
 from bfq.cli.main import main
 from bfq.reports.growth_figure import growth_figure, growth_panels
 
@@ -36,216 +31,49 @@ SMALL = [
 QUICK = ["--chunk", "4", "--repeats", "2", "--observations", "3", "--actions", "2"]
 
 
-def test_the_first_call_is_not_counted():
+def test_the_first_call_is_not_timed():
     pauses = iter([0.2, 0.0, 0.0, 0.0])
     timing = timed(lambda: time.sleep(next(pauses)), 3)
     assert timing.low <= timing.median <= timing.high < 0.1
 
 
-def test_slow_work_is_timed_less_often():
+def test_slow_work_is_repeated_less_often():
     assert timed(lambda: time.sleep(0.02), 5, enough=0.03).repeats == 2
     assert timed(lambda: time.sleep(0.02), 5, enough=0.0001).repeats == 1
     assert timed(lambda: None, 5, enough=10.0).repeats == 5
 
 
-def test_work_is_counted_for_one_update_of_all_members():
+def test_operations_and_bytes_are_those_of_one_update_of_all_members():
     agent = get_agent("bc")
     config = configure(agent, {"width": 32, "depth": 2, "batch_size": 64})
     sizes = Sizes(members=1, transitions=100, spec=Spec(8, 4), chunk=3, repeats=2)
-    rows = made_up(sizes)
+    rows = random_transitions(sizes)
     one, three = (time_update(agent, config, rows, sizes._replace(members=m)) for m in (1, 3))
     first, later = 2 * 64 * 8 * 32, 2 * 64 * (32 * 32 + 32 * 4)  # operations of a forward pass
     assert one["flops"] == 2 * first + 3 * later  # the data needs no gradient
     parameters = 8 * 32 + 32 + 32 * 32 + 32 + 32 * 4 + 4
-    state = jax.tree.leaves(
-        jax.eval_shape(lambda: agent.init(jax.random.key(0), Spec(8, 4), config))
-    )
-    assert sum(leaf.size for leaf in state) >= 3 * parameters  # with Adam's two moments
-    batch = 64 * (8 + 4 + 1 + 8 + 1)
-    assert one["bytes"] == 4 * (2 * sum(leaf.size for leaf in state) + batch)
+    state = jax.eval_shape(lambda: agent.init(jax.random.key(0), Spec(8, 4), config))
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(state))
+    assert numbers >= 3 * parameters  # with Adam's two moments
+    assert one["bytes"] == 4 * (2 * numbers + 64 * (8 + 4 + 1 + 8 + 1))
     assert (three["flops"], three["bytes"]) == (3 * one["flops"], 3 * one["bytes"])
     assert one["spread"][0] <= one["microseconds_per_update"] <= one["spread"][1]
     assert one["share_of_flops"] == pytest.approx(
-        one["flops"] / (1e-6 * one["microseconds_per_update"]) / limits().flops
+        one["flops"] / (1e-6 * one["microseconds_per_update"]) / device_limits().flops
     )
 
 
-def test_acting_counts_batches_a_second():
+def test_acting_counts_batches_per_second_and_times_a_slow_policy_less():
     agent = get_agent("bc")
-    row = time_acting(
-        agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5
-    )
-    assert row["width"] == 8
+    config = configure(agent, {"width": 8})
+    row = time_acting(agent, config, Acting(), Spec(3, 2), batch=10, calls=5)
+    assert (row["width"], row["batch"], row["calls"]) == (8, 10, 5)
     assert row["spread"][0] <= row["batches_per_second"] <= row["spread"][1]
-    assert (row["batch"], row["calls"]) == (10, 5)
+    slow = time_acting(agent, config, Acting(), Spec(3, 2), batch=10, calls=5, longest=1e-9)
+    assert slow["calls"] == 1
 
 
-def test_a_slow_policy_is_timed_over_fewer_calls(monkeypatch):
-    agent, acting = get_agent("bc"), importlib.import_module("bfq.bench.acting")
-    monkeypatch.setattr(acting, "LONG", 1e-9)
-    row = time_acting(
-        agent, configure(agent, {"width": 8}), Acting(), Spec(3, 2), batch=10, calls=5
-    )
-    assert row["calls"] == 1
-
-
-def test_a_row_an_agent_and_size_with_its_command(capsys, tmp_path):
-    out = tmp_path / "rows.json"
-    words = [
-        "bench",
-        "train",
-        "--agent",
-        "bc,rebrac",
-        "--members",
-        "1,2",
-        *SMALL,
-        *QUICK,
-        "--out",
-        str(out),
-    ]
-    assert main([*words, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [(row["agent"], row["members"]) for row in rows] == [
-        (a, m) for a in ("bc", "rebrac") for m in (1, 2)
-    ]
-    assert all(row["width"] == 8 and row["batch"] == 16 and row["versions"] for row in rows)
-    assert json.loads(out.read_text()) == rows
-
-
-def test_a_file_is_replaced_when_all_rows_are_there(capsys, tmp_path):
-    out, part = tmp_path / "rows.json", tmp_path / "rows.json.part"
-    out.write_text("before")
-    args = argparse.Namespace(out=out, json=True, words=["bench", "train"])
-
-    def measured():
-        yield {"microseconds_per_update": 1.0}
-        assert out.read_text() == "before"
-        assert [row["microseconds_per_update"] for row in json.loads(part.read_text())] == [1.0]
-        yield {"microseconds_per_update": 2.0}
-
-    assert measure(args, MEASURES["train"], measured()) == 0
-    rows = json.loads(out.read_text())
-    assert [row["command"] for row in rows] == ["bfq bench train"] * 2
-    assert not part.exists()
-
-
-TRAINED = {
-    "device": "this", "agent": "td3_bc", "members": 1, "precision": "float32", "batch": 256, "width": 256,
-    "depth": 2, "flow_steps": None, "transitions": 1_000_000, "microseconds_per_update": 12345.6,
-    "compile_seconds": 123.4, "share_of_flops": 0.123, "share_of_bytes": 0.123,
-}  # fmt: skip
-
-
-def test_numbers_are_not_cut_where_the_table_is_wider_than_the_terminal():
-    columns = tuple(f"number_{k}" for k in range(6))
-    shown = table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}], 30)
-    assert shown.count("12,345.6") == 6
-
-
-def test_what_all_measurements_share_is_told_once():
-    columns = MEASURES["train"].columns
-    title, heading, *rows = table(columns, [TRAINED, {**TRAINED, "width": 512}], 80).splitlines()
-    assert title == "this, 1 member, float32, batch 256, depth 2, 1,000,000 transitions"
-    assert (
-        " ".join(heading.split())
-        == "agent width µs an update compile seconds share of flops share of bytes"
-    )
-    assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
-
-
-def test_a_table_in_which_all_differs_fits_80_columns_with_whole_words():
-    more = {
-        "members": 42,
-        "batch": 1024,
-        "width": 1024,
-        "depth": 4,
-        "flow_steps": 10,
-        "transitions": 200,
-    }
-    shown = table(MEASURES["train"].columns, [TRAINED, {**TRAINED, **more}], 80)
-    assert max(map(len, shown.splitlines())) <= 80
-    assert all(
-        f" {word} " in shown.replace("\n", " ")
-        for word in ("members", "transitions", "seconds", "flops")
-    )
-
-
-def test_one_is_not_several():
-    assert " 1 member " in MEASURES["train"].line(TRAINED)
-    assert " 6 members " in MEASURES["train"].line({**TRAINED, "members": 6})
-    assert "batches of 1 action " in MEASURES["act"].line(
-        {"agent": "bc", "batch": 1, "batches_per_second": 1.0}
-    )
-
-
-def test_growth_is_drawn_along_what_varies(capsys, tmp_path):
-    picture = tmp_path / "new" / "growth.png"
-    words = ["bench", "train", "--agent", "td3_bc,bc", "--flow-steps", "2,3", *SMALL, *QUICK]
-    assert main([*words, "--figure", str(picture), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    found = [(row["agent"], row["flow_steps"]) for row in rows]
-    assert found == [
-        ("td3_bc", None),
-        ("bc", 2),
-        ("bc", 3),
-    ]  # one without inner steps is measured once
-    (steps,) = growth_panels(rows)
-    assert [line.x for line in steps.lines] == [(), (2, 3)]
-    assert picture.read_bytes() == growth_figure(rows)
-
-
-REFUSED = {
-    "train --members 1,2 --figure new/growth.pdf": "ends in .png",
-    "train --figure new/growth.png": "several values",
-    "train --members 2,2 --figure new/growth.png": "several values",
-    "train --flow-steps 2,5 --figure new/growth.png": "several values",  # bfq has none
-    "train --flow-steps 2,5": "bfq trains without inner steps",
-    "train --flow-steps 5 --agent td3_bc,bfq": "td3_bc,bfq trains without inner steps",
-    "train --set eta=0.1,0.2": "one value of eta",
-    "train --members 1,2 --figure /proc/none/growth.png": "cannot write",
-    "train --flow-steps 0": "--flow-steps must be from 1 to",
-    "train --flow-steps few": "not a list of whole numbers",
-    "train --agent bc,dql --flow-steps 1": "at least 2",  # before bc is measured
-    "act --flow-steps 2": "unrecognized",
-    "act --figure growth.png": "unrecognized",
-    "evaluate --episodes 0": "--episodes must be from 1 to",
-    "evaluate --agent bc --candidates 2": "cannot choose",
-    "evaluate --task nowhere": "unknown task",
-    "evaluate --task mine.npz": "no simulator",
-    "evaluate --set etta=1": "unknown hyperparameter",
-    "": "required",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_measured_is_one_sentence_and_writes_nothing(
-    words, capsys, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["bench", *words.split()]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert REFUSED[words] in told.err
-    assert told.err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_evaluation_is_timed_where_scores_are_made(capsys):
-    words = ["--agent", "td3_bc", "--task", "pendulum-mixed", "--seeds", "2", "--episodes", "3"]
-    small = ["--set", "width=8", "--set", "critic_width=8"]
-    assert main(["bench", "evaluate", *words, *small, "--repeats", "3", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["simulator_steps"] == 2 * 3 * 200  # Pendulum never ends early
-    assert row["spread"][0] <= row["seconds"] <= row["spread"][1]
-    assert row["simulator_steps_per_second"] == pytest.approx(1200 / row["seconds"])
-    shares = [row[f"{part}_share"] for part in ("policy", "simulator", "opening")]
-    assert min(shares) > 0
-    assert sum(shares) == pytest.approx(1.0)
-    assert main(["bench", "evaluate", *words, *small, "--steps", "5"]) == 0
-    assert "2 × 3 episodes" in capsys.readouterr().out
-
-
-def test_time_is_told_apart_and_those_that_stand_still_are_not_counted():
+def test_the_time_of_a_rollout_is_split_and_idle_simulators_are_not_counted():
     lengths = np.array([[4, 2], [1, 4]])
 
     def rollout(act):
@@ -259,7 +87,7 @@ def test_time_is_told_apart_and_those_that_stand_still_are_not_counted():
     def slow(observations, step):
         time.sleep(0.02)
 
-    whole, cut = watch(rollout, slow), watch(rollout, slow, limit=2)
+    whole, cut = time_rollout(rollout, slow), time_rollout(rollout, slow, limit=2)
     assert whole.steps == 4 + 2 + 1 + 4
     assert whole.opening >= 0.04
     assert whole.policy >= 4 * 0.02
@@ -269,14 +97,135 @@ def test_time_is_told_apart_and_those_that_stand_still_are_not_counted():
     assert cut.policy < whole.policy
 
 
-def test_the_table_is_readable_and_bad_words_are_refused(capsys):
-    assert main(["bench", "act", "--agent", "bc", "--batch", "20"]) == 0
-    assert "batches of 20 actions a second" in capsys.readouterr().out
-    for words in (
-        ["--members", "x"],
-        ["--chunk", "0"],
-        ["--agent", "bq"],
-        ["--sampling-steps", "3"],
-    ):
-        assert main(["bench", "act", *words]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+def test_one_row_per_agent_and_size(capsys, tmp_path):
+    out = tmp_path / "rows.json"
+    words = ["bench", "train", "--agent", "bc,rebrac", "--members", "1,2", *SMALL, *QUICK]
+    assert main([*words, "--out", str(out), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    sizes = [(row["agent"], row["members"]) for row in rows]
+    assert sizes == [("bc", 1), ("bc", 2), ("rebrac", 1), ("rebrac", 2)]
+    needed = "agent members batch width device microseconds_per_update versions command"
+    assert all(set(needed.split()) <= row.keys() for row in rows)
+    assert all(row["width"] == 8 and row["batch"] == 16 and row["versions"] for row in rows)
+    assert json.loads(out.read_text()) == rows
+
+
+def test_a_file_is_replaced_when_all_rows_are_measured(tmp_path):
+    out, part = tmp_path / "rows.json", tmp_path / "rows.json.part"
+    out.write_text("before")
+    args = argparse.Namespace(out=out, json=True, what="train", words=["bench", "train"])
+
+    def rows():
+        yield {"microseconds_per_update": 1.0}
+        assert out.read_text() == "before"
+        assert [row["microseconds_per_update"] for row in json.loads(part.read_text())] == [1.0]
+        yield {"microseconds_per_update": 2.0}
+
+    assert measure(args, rows()) == 0
+    assert [row["command"] for row in json.loads(out.read_text())] == ["bfq bench train"] * 2
+    assert not part.exists()
+
+
+ROW = {
+    "device": "this", "agent": "td3_bc", "members": 1, "precision": "float32", "batch": 256, "width": 256,
+    "depth": 2, "flow_steps": None, "transitions": 1_000_000, "microseconds_per_update": 12345.6,
+    "compile_seconds": 123.4, "share_of_flops": 0.123, "share_of_bytes": 0.123,
+}  # fmt: skip
+OTHER = {"members": 42, "batch": 1024, "width": 1024, "depth": 4, "flow_steps": 10, "transitions": 200}  # fmt: skip
+COLUMNS = MEASUREMENTS["train"].columns
+
+
+def test_numbers_are_not_cut_in_a_table_wider_than_the_terminal():
+    columns = tuple(f"number_{k}" for k in range(6))
+    shown = measurement_table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}], 30)
+    assert shown.count("12,345.6") == 6
+
+
+def test_sizes_shared_by_all_rows_stand_above_the_table():
+    shown = measurement_table(COLUMNS, [ROW, {**ROW, "width": 512}], 80)
+    title, heading, *rows = shown.splitlines()
+    assert title == "this, 1 member, float32, batch 256, depth 2, 1,000,000 transitions"
+    assert heading.split()[:5] == ["agent", "width", "µs", "per", "update"]
+    assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
+
+
+def test_a_table_with_all_columns_fits_80_characters():
+    shown = measurement_table(COLUMNS, [ROW, {**ROW, **OTHER}], 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert {"members", "transitions", "seconds", "flops"} <= set(shown.split())
+
+
+def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
+    picture = tmp_path / "new" / "growth.png"
+    words = ["bench", "train", "--agent", "td3_bc,bc", "--flow-steps", "2,3", *SMALL, *QUICK]
+    assert main([*words, "--figure", str(picture), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    # An agent without inner steps is measured once.
+    assert [(r["agent"], r["flow_steps"]) for r in rows] == [("td3_bc", None), ("bc", 2), ("bc", 3)]
+    (steps,) = growth_panels(rows)
+    assert [line.x for line in steps.lines] == [(), (2, 3)]
+    assert picture.read_bytes() == growth_figure(rows)
+
+
+def test_an_evaluation_is_timed_with_its_shares(capsys):
+    words = [
+        "bench",
+        "evaluate",
+        "--agent",
+        "td3_bc",
+        "--task",
+        "pendulum-mixed",
+        "--seeds",
+        "2",
+        "--episodes",
+        "3",
+    ]
+    small = ["--set", "width=8", "--set", "critic_width=8"]
+    assert main([*words, *small, "--repeats", "3", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["simulator_steps"] == 2 * 3 * 200  # Pendulum never ends early
+    assert row["spread"][0] <= row["seconds"] <= row["spread"][1]
+    assert row["simulator_steps_per_second"] == pytest.approx(1200 / row["seconds"])
+    shares = [row[f"{part}_share"] for part in ("policy", "simulator", "opening")]
+    assert min(shares) > 0
+    assert sum(shares) == pytest.approx(1.0)
+    assert main([*words, *small, "--steps", "5"]) == 0
+    assert "2 × 3 episodes" in capsys.readouterr().out
+
+
+REFUSED = {
+    "train --members 1,2 --figure new/growth.pdf": ".png",
+    "train --figure new/growth.png": "--figure",
+    "train --members 2,2 --figure new/growth.png": "--figure",
+    "train --flow-steps 2,5 --figure new/growth.png": "--figure",  # bfq has none
+    "train --flow-steps 2,5": "--flow-steps",
+    "train --flow-steps 5 --agent td3_bc,bfq": "td3_bc,bfq",
+    "train --set eta=0.1,0.2": "eta",
+    "train --members 1,2 --figure /proc/none/growth.png": "/proc/none",
+    "train --flow-steps 0": "--flow-steps must be from 1 to",
+    "train --flow-steps few": "few",
+    "train --agent bc,dql --flow-steps 1": "at least 2",  # before bc is measured
+    "act --members x": "--members",
+    "act --chunk 0": "--chunk",
+    "act --agent bq": "bq",
+    "act --sampling-steps 3": "sampling",
+    "act --flow-steps 2": "--flow-steps",
+    "act --figure growth.png": "--figure",
+    "evaluate --episodes 0": "--episodes must be from 1 to",
+    "evaluate --agent bc --candidates 2": "cannot choose",
+    "evaluate --task nowhere": "nowhere",
+    "evaluate --task mine.npz": "simulator",
+    "evaluate --set etta=1": "etta",
+    "": "WHAT",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_bad_options_are_one_sentence_and_write_nothing(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *words.split()]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert REFUSED[words] in printed.err
+    assert printed.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -39,7 +39,7 @@ def test_rows_are_kept_and_not_measured_again(growth, tmp_path, monkeypatch, cap
         if sizes.members == 2:
             raise MemoryError("too large\nfor this device")
         times = {"microseconds_per_update": 5.0, "spread": [4.0, 6.0]}
-        return {**growth.described(agent, config, sizes), **times}
+        return {**growth.describe_update(agent, config, sizes), **times}
 
     monkeypatch.setattr(growth, "time_update", fake)
     out = tmp_path / "new" / "growth.json"

@@ -1,1 +1,1 @@
-"""How fast it is: updates, actions, and what the device could do at best."""
+"""Benchmarks: the time of an update, an action and an evaluation, and the limits of the device."""

@@ -1,230 +1,394 @@
-"""`bfq bench`: the time of an update, of an action and of an evaluation, for any agent and sizes."""
+"""`bfq bench`: the time of an update, an action or an evaluation, for any agent and sizes."""
 
 import argparse
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bfq.cli import bench_evaluate
-from bfq.cli.bench_rows import (
-    Measure,
-    Row,
-    agent_words,
-    bases_of,
-    check_counts,
-    measure,
-    row_words,
-    wished_of,
-)
-from bfq.cli.words import numbers
-from bfq.errors import BadInput, counted
+from bfq.cli.words import assignments, numbers, show_json
+from bfq.errors import BadInput, counted, unknown
 
-TRAIN = "microseconds an update"
-ACT = "action batches a second"
-AXES = (
-    "members",
-    "batch",
-    "width",
-    "transitions",
-    "flow_steps",
-)  # along which the cost of an update grows
+if TYPE_CHECKING:
+    from bfq.settings import RunConfig
+
+TASK = "halfcheetah-medium-v2"
+AXES = ("members", "batch", "width", "transitions", "flow_steps")  # the figure's horizontal axes
+MOST_MEMBERS = 10_000
+Row = dict[str, Any]
+Method = tuple[Any, Any]  # an agent and its Config
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
-    verbs = parser.add_subparsers(
-        dest="what", metavar="WHAT", required=True, parser_class=type(parser)
+def _update_line(row: Row) -> str:
+    took, members = row["microseconds_per_update"], counted(row["members"], "member")
+    compiled = f"compiled in {row['compile_seconds']:.1f} s"
+    return f"{row['agent']:8} {members:>12} {took:10,.1f} µs per update, {compiled}"
+
+
+def _action_line(row: Row) -> str:
+    rate, actions = row["batches_per_second"], counted(row["batch"], "action")
+    return f"{row['agent']:8} {rate:10,.0f} batches of {actions} per second"
+
+
+def _evaluation_line(row: Row) -> str:
+    rate, share = row["simulator_steps_per_second"], row["policy_share"]
+    return (
+        f"{row['agent']:8} {row['members']} × {counted(row['episodes'], 'episode')} in {row['seconds']:.1f} s, "
+        f"{rate:,.0f} simulator steps per second on {counted(row['cores'], 'core')}, "
+        f"{share:.0%} of the time in the policy"
     )
-    for name, about, words in (
-        ("train", TRAIN, _training_words),
-        ("act", ACT, _acting_words),
-        ("evaluate", bench_evaluate.ABOUT, bench_evaluate.add_words),
-    ):
-        verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        agent_words(verb)
-        words(verb)
-        row_words(verb)
 
 
-def _training_words(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--members", type=numbers, default=[1], metavar="N[,N…]", help="members trained at once")
-    add("--batch", type=numbers, metavar="N[,N…]", help="transitions an update")
-    add(
-        "--transitions",
-        type=numbers,
-        default=[1_000_000],
-        metavar="N[,N…]",
-        help="size of the data set",
-    )
-    add("--flow-steps", type=numbers, metavar="N[,N…]",
-        help="flow or diffusion steps in training, of agents that have them")  # fmt: skip
-    add(
-        "--precision",
-        default="float32",
-        metavar="NAME",
-        help="of the products: float32 or bfloat16",
-    )
-    add(
-        "--chunk",
-        type=int,
-        default=500,
-        metavar="N",
-        help="updates in one compiled call; default 500",
-    )
-    add("--repeats", type=int, default=5, metavar="N", help="calls that are timed; default 5")
-    add(
-        "--figure",
-        type=Path,
-        metavar="FILE.png",
-        help="draw the growth along the lists that are given",
-    )
-    _shape_words(parser)
+class Measurement(NamedTuple):
+    """How one kind of measurement is printed."""
+
+    about: str
+    columns: tuple[str, ...]  # of the table
+    line: Callable[[Row], str]  # printed as soon as a row is measured
 
 
-def _acting_words(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--batch", type=numbers, metavar="N[,N…]", help="actions a call")
-    add("--candidates", type=int, default=1, metavar="N", help="actions drawn a state")
-    add(
-        "--sampling-steps",
-        type=numbers,
-        default=[0],
-        metavar="N[,N…]",
-        help="network calls an action",
-    )
-    _shape_words(parser)
-
-
-def _shape_words(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--width", type=numbers, metavar="N[,N…]", help="units of every hidden layer")
-    add("--observations", type=int, default=17, metavar="N", help="numbers in an observation")
-    add("--actions", type=int, default=6, metavar="N", help="numbers in an action")
-
-
-def _updated(row: Row) -> str:
-    took, compiled = row["microseconds_per_update"], f"compiled in {row['compile_seconds']:.1f} s"
-    return f"{row['agent']:8} {counted(row['members'], 'member'):>12} {took:10,.1f} µs an update, {compiled}"
-
-
-def _acted(row: Row) -> str:
-    rate = row["batches_per_second"]
-    return f"{row['agent']:8} {rate:10,.0f} batches of {counted(row['batch'], 'action')} a second"
-
-
-MEASURES = {
-    "train": Measure(
+MEASUREMENTS = {
+    "train": Measurement(
+        "microseconds per update",
         ("agent", "members", "precision", "batch", "width", "depth", "flow_steps", "transitions",
          "microseconds_per_update", "compile_seconds", "share_of_flops", "share_of_bytes"),
-        _updated,
+        _update_line,
     ),
-    "act": Measure(
-        ("agent", "width", "depth", "batch", "candidates", "sampling_steps", "batches_per_second"), _acted
+    "act": Measurement(
+        "action batches per second",
+        ("agent", "width", "depth", "batch", "candidates", "sampling_steps", "batches_per_second"),
+        _action_line,
     ),
-    "evaluate": bench_evaluate.MEASURE,
+    "evaluate": Measurement(
+        "the time of an evaluation, in the policy and in the simulators",
+        ("agent", "members", "episodes", "candidates", "simulator_steps", "seconds",
+         "simulator_steps_per_second", "policy_share", "simulator_share"),
+        _evaluation_line,
+    ),
 }  # fmt: skip
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    verbs = parser.add_subparsers(
+        dest="what", metavar="WHAT", required=True, parser_class=type(parser)
+    )
+    for name, measurement in MEASUREMENTS.items():
+        about = measurement.about
+        verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        add = verb.add_argument
+        add("--agent", default="bfq", metavar="NAME[,NAME…]", help="methods, or all; default bfq")
+        add("--task", default=TASK, metavar="NAME", help=f"use this task's presets; default {TASK}")
+        add("--set", action="append", default=[], metavar="NAME=VALUE",
+            help="a hyperparameter, for agents that have it")  # fmt: skip
+        _add_own(name, add)
+        add("--out", type=Path, metavar="FILE",
+            help="also write the rows to this JSON file; until all are measured, to FILE.part")  # fmt: skip
+        add("--json", action="store_true", help="print the rows as JSON")
+
+
+def _add_own(name: str, add: Callable[..., Any]) -> None:
+    """The options of one kind of measurement."""
+
+    def many(flag: str, about: str, default: list[int] | None = None) -> None:
+        add(flag, type=numbers, metavar="N[,N…]", help=about, default=default)
+
+    def one(flag: str, default: int, about: str) -> None:
+        add(flag, type=int, default=default, metavar="N", help=f"{about}; default {default}")
+
+    if name == "train":
+        many("--members", "members trained at once; default 1", [1])
+        many("--batch", "transitions per update")
+        many("--transitions", "transitions in the dataset; default 1,000,000", [1_000_000])
+        many("--flow-steps", "flow or diffusion steps in training, for agents that have them")
+        add("--precision", default="float32", metavar="NAME",
+            help="of matrix products: float32 or bfloat16")  # fmt: skip
+        one("--chunk", 500, "updates in one compiled call")
+        one("--repeats", 5, "timed calls")
+        add("--figure", type=Path, metavar="FILE.png", help="plot the time along the given lists")
+    elif name == "act":
+        many("--batch", "actions per call")
+        one("--candidates", 1, "actions drawn per state")
+        many("--sampling-steps", "network calls per action; default 0: as trained", [0])
+    else:
+        one("--seeds", 6, "freshly initialized members")
+        one("--episodes", 50, "episodes per member")
+        add(
+            "--candidates",
+            type=int,
+            metavar="N",
+            help="actions drawn per state; default the preset's",
+        )
+        one("--sampling-steps", 0, "network calls per action (0: as trained)")
+        add("--steps", type=int, metavar="N", help="end every episode after this many steps")
+        one("--repeats", 1, "timed evaluations")
+    if name != "evaluate":
+        many("--width", "units of every hidden layer")
+        one("--observations", 17, "numbers in an observation")
+        one("--actions", 6, "numbers in an action")
+
+
 def run(args: argparse.Namespace) -> int:
-    """Measures every combination of agents and sizes, one row each."""
+    """Measure every combination of agents and sizes, one row each."""
+    finish: Callable[[list[Row]], None] | None = None
     if args.what == "evaluate":
-        return measure(args, MEASURES[args.what], bench_evaluate.rows(args))
-    check_counts(args, "observations", "actions", "width", "batch")
-    if args.what == "act":
-        check_counts(args, "candidates")
-        return measure(args, MEASURES[args.what], _acting(args))
-    from bfq.settings import check_precision
+        _check_counts(args, "seeds", "episodes", "candidates", "steps", "repeats")
+        runs = _evaluation_runs(args)
+        rows: Iterator[Row] = (_evaluation_row(run, args) for run in runs)
+    elif args.what == "act":
+        _check_counts(args, "observations", "actions", "width", "batch", "candidates")
+        rows = _action_rows(args, _methods(args))
+    else:
+        from bfq.settings import check_precision
 
-    check_counts(args, "chunk", "repeats", *AXES)
-    check_precision(args.precision)
-    configurations = list(_configurations(args, args.batch, args.flow_steps))
-    configs = [config for _, config in configurations]
-    if args.figure:
-        _check_figure(args, configs)
-    _check_steps(args, configs)
-    return measure(args, MEASURES[args.what], _training(args, configurations), _drawn(args.figure))
-
-
-def _check_steps(args: argparse.Namespace, configs: list[Any]) -> None:
-    """Refuses numbers of steps that no agent here would take."""
-    from bfq.bench.updates import inner_steps
-
-    if args.flow_steps and not any(map(inner_steps, configs)):
-        raise BadInput(f"--flow-steps is of no use here: {args.agent} trains without inner steps.")
+        _check_counts(args, "observations", "actions", "chunk", "repeats", *AXES)
+        check_precision(args.precision)
+        methods = _methods(args, args.batch, args.flow_steps)
+        _check_growth(args, [config for _, config in methods])
+        rows = _update_rows(args, methods)
+        finish = _plot_to(args.figure) if args.figure else None
+    return measure(args, rows, finish)
 
 
-def _check_figure(args: argparse.Namespace, configs: list[Any]) -> None:
-    """Refuses, before anything is measured, a figure that could not be drawn."""
-    from bfq.bench.updates import inner_steps
+def measure(
+    args: argparse.Namespace,
+    rows: Iterable[Row],
+    finish: Callable[[list[Row]], None] | None = None,
+) -> int:
+    """Print and write each row when it is measured, and a table of all rows at the end.
+
+    An existing file is replaced only when all rows are measured.
+    """
+    from bfq.files import make_folder, write_json
+    from bfq.provenance import versions
+
+    if args.out:
+        if args.out.is_dir():
+            example = args.out / "rows.json"
+            raise BadInput(f"{args.out} is a folder: name the file, such as {example}.")
+        make_folder(args.out.absolute().parent)
+    part = args.out.with_name(f"{args.out.name}.part") if args.out else None
+    measured = []
+    for row in rows:
+        command = f"bfq {shlex.join(args.words)}"
+        measured.append({**row, "versions": versions(), "command": command})
+        if not args.json:
+            print(MEASUREMENTS[args.what].line(row), flush=True)
+        if part:
+            write_json(part, measured)
+    if part:
+        part.replace(args.out)
+    if finish:
+        finish(measured)
+    if args.json:
+        show_json(measured)
+    else:
+        columns = MEASUREMENTS[args.what].columns
+        print(measurement_table(columns, measured, shutil.get_terminal_size().columns))
+    return 0
+
+
+COUNTS = {"members": "member", "transitions": "transition", "episodes": "episode",
+          "candidates": "candidate", "flow_steps": "flow step", "sampling_steps": "sampling step"}  # fmt: skip
+SIZES = (*COUNTS, "precision", "batch", "width", "depth")  # known before anything is measured
+HEADINGS = {
+    "microseconds_per_update": "µs per update",
+    "simulator_steps": "steps",
+    "simulator_steps_per_second": "steps per second",
+    "simulator_share": "stepping share",
+}
+
+
+def measurement_table(columns: Sequence[str], rows: Sequence[Row], width: int) -> str:
+    """One line per measurement, below the device and the sizes that all of them share.
+
+    Headings break between words where the width is short; numbers are never cut.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    first = rows[0]
+    shared = [c for c in columns if c in SIZES and len({row[c] for row in rows}) == 1]
+    sizes = [
+        counted(first[c], COUNTS[c]) if c in COUNTS
+        else first[c] if c == "precision" else f"{c} {first[c]}"
+        for c in shared if first[c]
+    ]  # fmt: skip
+    varied = [column for column in columns if column not in shared]
+    headings = [HEADINGS.get(column, column.replace("_", " ")) for column in varied]
+    cells = [[_cell(column, row[column]) for row in rows] for column in varied]
+    columns_of = list(zip(headings, cells, strict=True))
+    widths = [max(map(len, [heading, *texts])) for heading, texts in columns_of]
+    if sum(widths) + len(widths) > width:
+        widths = [max(map(len, [*heading.split(), *texts])) for heading, texts in columns_of]
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for column, heading, least in zip(varied, headings, widths, strict=True):
+        table.add_column(heading, width=least, justify="left" if column == "agent" else "right")
+    for line in zip(*cells, strict=True):
+        table.add_row(*line)
+    console = Console(width=max(width, sum(widths) + len(widths)), highlight=False, markup=False)
+    with console.capture() as captured:
+        console.print(", ".join([first["device"], *sizes]))
+        console.print(table)
+    return captured.get().rstrip()
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if column.startswith("share") or column.endswith("_share"):
+        return f"{value:.1%}"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def _check_counts(args: argparse.Namespace, *names: str) -> None:
+    """Check that the given counts and sizes are at least one and not absurdly large."""
+    from bfq.agents import LARGEST
+
+    for name in names:
+        given = getattr(args, name)
+        several = given if isinstance(given, list) else [given]
+        most = MOST_MEMBERS if name == "members" else LARGEST
+        if given is not None and not 1 <= min(several) <= max(several) <= most:
+            raise BadInput(f"--{name.replace('_', '-')} must be from 1 to {most:,}.")
+
+
+def _bases(args: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Every agent's hyperparameters at its preset for the task, and those given by --set."""
+    from bfq.agents.registry import agent_names
+    from bfq.settings import compose
+
+    names = agent_names() if args.agent == "all" else args.agent.split(",")
+    bases = {name: compose(args.task, name).config for name in names}
+    known = {field for base in bases.values() for field in base}
+    chosen = {}
+    for name, values in assignments(args.set).items():
+        if len(values) > 1:
+            raise BadInput(f"--set takes one value of {name} here: run `bfq bench` once per value.")
+        if name not in known:
+            raise unknown("hyperparameter", name, known)
+        chosen[name] = values[0]
+    return bases, chosen
+
+
+def _methods(
+    args: argparse.Namespace, batches: list[int] | None = None, flow_steps: list[int] | None = None
+) -> list[Method]:
+    """Every agent with every width, batch size and number of inner steps, at its preset."""
+    from bfq.agents.registry import get_agent
+    from bfq.bench.measure import inner_steps_field, resize
+
+    bases, chosen = _bases(args)
+    methods = []
+    for name, base in bases.items():
+        agent = get_agent(name)
+        inner = flow_steps if inner_steps_field(agent.config()) else None
+        for sizes in product(*(given or [None] for given in (args.width, batches, inner))):
+            methods.append((agent, resize(agent, base, chosen, *sizes)))
+    return methods
+
+
+def _check_growth(args: argparse.Namespace, configs: list[Any]) -> None:
+    """Check, before anything is measured, that --figure can be drawn and --flow-steps has an effect."""
+    from bfq.bench.measure import inner_steps_field
     from bfq.files import make_folder
 
-    if args.figure.suffix.lower() != ".png":
-        raise BadInput(
-            f"--figure writes a PNG image: give it a name that ends in .png, not {args.figure}."
-        )
-    named = [name for name in AXES if name != "flow_steps" or any(map(inner_steps, configs))]
-    if not any(len(set(getattr(args, name) or ())) > 1 for name in named):
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
-        raise BadInput(f"--figure draws growth: give several values to one of {options}.")
-    make_folder(args.figure.absolute().parent)
+    inner = any(map(inner_steps_field, configs))
+    if args.figure:
+        if args.figure.suffix.lower() != ".png":
+            raise BadInput(f"--figure writes a PNG image: {args.figure} must end in .png.")
+        axes = [name for name in AXES if name != "flow_steps" or inner]
+        if not any(len(set(getattr(args, name) or ())) > 1 for name in axes):
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in axes)
+            raise BadInput(f"--figure needs several values: give a list to one of {options}.")
+        make_folder(args.figure.absolute().parent)
+    if args.flow_steps and not inner:
+        raise BadInput(f"--flow-steps has no effect: {args.agent} trains without inner steps.")
 
 
-def _drawn(figure: Path | None) -> Any:
-    """What is done with the rows once they are all there."""
-
-    def draw(rows: list[dict[str, Any]]) -> None:
+def _plot_to(figure: Path) -> Callable[[list[Row]], None]:
+    def plot(rows: list[Row]) -> None:
         from bfq.files import write_bytes
         from bfq.reports.growth_figure import growth_figure
 
-        picture = growth_figure(rows)
-        if figure and picture:
+        if picture := growth_figure(rows):
             write_bytes(figure, picture)
 
-    return draw if figure else None
+    return plot
 
 
-def _training(args: argparse.Namespace, configurations: list[tuple[Any, Any]]) -> Any:
+def _update_rows(args: argparse.Namespace, methods: list[Method]) -> Iterator[Row]:
     from bfq.agents import Spec
-    from bfq.bench.updates import Sizes, made_up, time_update
+    from bfq.bench.measure import Sizes, random_transitions, time_update
 
     spec = Spec(args.observations, args.actions)
     for transitions in args.transitions:
         sizes = Sizes(1, transitions, spec, args.chunk, args.repeats, args.precision)
-        rows = {
-            needs: made_up(sizes, needs) for needs in {agent.needs for agent, _ in configurations}
-        }
-        for agent, config in configurations:
-            for members in args.members:
-                yield time_update(agent, config, rows[agent.needs], sizes._replace(members=members))
+        needs = {agent.needs for agent, _ in methods}
+        rows = {need: random_transitions(sizes, need) for need in needs}
+        for (agent, config), members in product(methods, args.members):
+            yield time_update(agent, config, rows[agent.needs], sizes._replace(members=members))
 
 
-def _acting(args: argparse.Namespace) -> Any:
+def _action_rows(args: argparse.Namespace, methods: list[Method]) -> Iterator[Row]:
     from bfq.agents import Acting, Spec
     from bfq.agents.registry import check_acting
-    from bfq.bench.acting import BATCH, time_acting
+    from bfq.bench.measure import ACTION_BATCH, time_acting
 
     spec = Spec(args.observations, args.actions)
-    for agent, config in _configurations(args):
-        for batch, steps in product(args.batch or [BATCH], args.sampling_steps):
+    for agent, config in methods:
+        for batch, steps in product(args.batch or [ACTION_BATCH], args.sampling_steps):
             acting = Acting(candidates=args.candidates, sampling_steps=steps)
             check_acting(agent, config, acting)
             yield time_acting(agent, config, acting, spec, batch)
 
 
-def _configurations(
-    args: argparse.Namespace, batches: list[int] | None = None, flow_steps: list[int] | None = None
-) -> Any:
-    """Every agent with every width, batch size and number of inner steps, at its preset for the task."""
-    from bfq.agents.registry import get_agent
-    from bfq.bench.updates import Resized, inner_steps, resize
+def _evaluation_runs(args: argparse.Namespace) -> list["RunConfig"]:
+    from bfq.settings import compose
 
-    bases = bases_of(args)
-    wished = wished_of(args, bases)
+    bases, chosen = _bases(args)
+    acting = {name: getattr(args, name) for name in ("episodes", "candidates", "sampling_steps")}
+    runs = []
     for name, base in bases.items():
-        agent = get_agent(name)
-        steps = (
-            flow_steps if inner_steps(agent.config()) else None
-        )  # an agent without them is measured once
-        for sizes in product(*(given or [None] for given in (args.width, batches, steps))):
-            yield agent, resize(agent, base, Resized(*sizes), wished)
+        values = {field: value for field, value in chosen.items() if field in base}
+        runs.append(compose(args.task, name, seeds=args.seeds, values=values, evaluation=acting))
+    if runs[0].simulator is None:
+        raise BadInput(f"{args.task} has no simulator to evaluate in: choose another --task.")
+    return runs
+
+
+def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
+    import jax
+
+    from bfq.bench.measure import time_evaluation
+    from bfq.envs.cores import cores
+    from bfq.evaluation.protocol import protocol_from
+    from bfq.evaluation.rollout import World
+    from bfq.experiment import population_of
+
+    world = World(str(run.simulator), run.episode_steps)
+    timings = time_evaluation(
+        population_of(run), world, protocol_from(run.evaluation), args.steps, args.repeats
+    )
+    median = timings[len(timings) // 2]
+    acting = {name: run.evaluation[name] for name in ("episodes", "candidates", "sampling_steps")}
+    return {
+        "agent": run.agent,
+        "task": run.task,
+        "simulator": run.simulator,
+        "members": len(run.seeds),
+        **acting,
+        "width": run.config.get("width"),
+        "depth": run.config.get("depth"),
+        "device": jax.devices()[0].device_kind,
+        "cores": cores(),
+        "simulator_steps": median.steps,
+        "seconds": median.seconds,
+        "spread": [timings[0].seconds, timings[-1].seconds],
+        "simulator_steps_per_second": median.steps / median.seconds,
+        "policy_share": median.policy / median.seconds,
+        "simulator_share": median.stepping / median.seconds,
+        "opening_share": median.opening / median.seconds,
+    }

@@ -11,8 +11,7 @@ import jax
 
 from bfq.agents import Acting, Agent, Spec
 from bfq.agents.registry import configure, get_agent
-from bfq.bench.acting import BATCH, time_acting
-from bfq.bench.updates import Sizes, made_up, time_update
+from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acting, time_update
 from bfq.errors import BadInput
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import fingerprint, place, versions
@@ -162,7 +161,12 @@ class Measurement:
         }
         config = compose(task, self.column.agent, values=wished).config
         calls = QUICK_CALLS if self.experiment.quick else CALLS
-        return {"config": config, "calls": calls, "batch": BATCH, **_smaller(self.experiment)}
+        return {
+            "config": config,
+            "calls": calls,
+            "batch": ACTION_BATCH,
+            **_smaller(self.experiment),
+        }
 
     def _measured(self, task: str, path: Path) -> dict[str, Any]:
         if not path.exists():
@@ -184,10 +188,12 @@ class Measurement:
         sizes = Sizes(spec=spec, enough=ENOUGH, **_smaller(self.experiment))
         found = {}
         if "frequency" in self._measures:
-            found["acting"] = time_acting(self._agent, config, Acting(), spec, BATCH, told["calls"])
+            found["acting"] = time_acting(
+                self._agent, config, Acting(), spec, ACTION_BATCH, told["calls"]
+            )
         if "training time" in self._measures:
             found["training"] = time_update(
-                self._agent, config, made_up(sizes, self._agent.needs), sizes
+                self._agent, config, random_transitions(sizes, self._agent.needs), sizes
             )
         return found
 
