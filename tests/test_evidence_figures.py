@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
-from bfq.reports.drawing import COLORS, INK, balanced
+from bfq.reports.drawing import COLORS, INK, wrap_evenly
 from bfq.reports.statistics import performance_profile
 from bfq.reports.sweep_figure import draw_sweeps, sweep_figure
 from bfq_paper.figures_extra import Legend, draw_settings, method_colors, settings_figure
@@ -400,4 +400,4 @@ def test_names_fill_rows_evenly():
     ],
 )
 def test_names_break_where_they_may(name, shown):
-    assert balanced(name, 16, 2) == shown
+    assert wrap_evenly(name, 16, 2) == shown

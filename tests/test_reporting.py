@@ -18,7 +18,7 @@ from scipy import stats
 
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.reports.drawing import spread
+from bfq.reports.drawing import spread_labels
 from bfq.reports.figures import (
     _draw_panel,
     _limits,
@@ -876,16 +876,16 @@ def test_nothing_logged_draws_nothing(make_run: Write) -> None:
 
 
 def test_labels_move_apart_as_little_as_they_can() -> None:
-    assert spread([0.1, 0.5, 0.9], [0.1] * 3) == pytest.approx([0.1, 0.5, 0.9])
-    assert spread([0.5, 0.5], [0.1, 0.1]) == pytest.approx([0.45, 0.55])
-    places = spread([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1])
+    assert spread_labels([0.1, 0.5, 0.9], [0.1] * 3) == pytest.approx([0.1, 0.5, 0.9])
+    assert spread_labels([0.5, 0.5], [0.1, 0.1]) == pytest.approx([0.45, 0.55])
+    places = spread_labels([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1])
     gaps = np.diff(places)
     assert (gaps >= np.asarray([0.15, 0.15, 0.1]) - 1e-9).all()
 
 
 def test_labels_stay_between_floor_and_title() -> None:
-    assert spread([0.0, 0.98, 1.0], [0.1] * 3) == pytest.approx([0.05, 0.85, 0.95])
-    crowd = spread([0.9] * 10, [0.1] * 10)
+    assert spread_labels([0.0, 0.98, 1.0], [0.1] * 3) == pytest.approx([0.05, 0.85, 0.95])
+    crowd = spread_labels([0.9] * 10, [0.1] * 10)
     assert crowd == pytest.approx(np.arange(0.05, 1.0, 0.1))
 
 

@@ -18,7 +18,6 @@ import pytest
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.files import locked
-from bfq.reports.html import Drawn
 from bfq.reports.runs import Row, read_run
 from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
@@ -38,6 +37,7 @@ from bfq_paper.shown import strips, written
 from bfq_paper.shown.figures import figures
 from bfq_paper.shown.front import front_page
 from bfq_paper.shown.markdown import markdown
+from bfq_paper.shown.markup import Drawn
 from bfq_paper.shown.page import page_of
 from bfq_paper.shown.written import write_numbers
 from bfq_paper.toy_methods import METHODS, PAPER

@@ -18,11 +18,11 @@ from bfq.reports.drawing import (
     QUIET,
     ROUND,
     WIDTH,
-    balanced,
-    heading,
-    plain,
-    png,
-    style,
+    as_png,
+    draw_heading,
+    literal,
+    style_axes,
+    wrap_evenly,
 )
 from bfq.reports.statistics import Values, summarize
 from bfq.reports.sweep_figure import describe_spread
@@ -70,7 +70,9 @@ class Legend(NamedTuple):
             over = lift + self.inches - LINE * (k // self.columns + 0.5)
             where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
             look = {"color": color, "fontsize": 9.5, "fontweight": "bold"}
-            axes.annotate(f"━ {plain(name)}", (left, 1), (72 * across, 72 * over), **where, **look)
+            axes.annotate(
+                f"━ {literal(name)}", (left, 1), (72 * across, 72 * over), **where, **look
+            )
 
 
 def method_colors(names: Iterable[str], given: Colors | None = None) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def settings_figure(
     colors: Colors | None = None,
 ) -> bytes | None:
     """The picture of `draw_settings`; None where there is none."""
-    return png(draw_settings(panels, title, unit, paper, colors)) if panels else None
+    return as_png(draw_settings(panels, title, unit, paper, colors)) if panels else None
 
 
 def draw_settings(
@@ -119,20 +121,20 @@ def draw_settings(
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
     wide = legend.wide / WIDTH
     axes = figure.add_axes((NAMES / WIDTH, BELOW / tall, wide, group * len(panels) / tall))
-    style(axes, grid="x")
+    style_axes(axes, grid="x")
     for place, (task, settings) in enumerate(panels.items()):
         for name, values in settings.items():
             middle = place + BAR / group * (names.index(name) - (len(names) - 1) / 2)
             said = (paper or {}).get(task, {}).get(name)
             _draw_bar(axes, middle, 0.86 * BAR / group, values, said, shades[name])
     axes.set_ylim(len(panels) - 0.5, -0.5)
-    axes.set_yticks(range(len(panels)), [balanced(task, 20, 2) for task in panels])
+    axes.set_yticks(range(len(panels)), [wrap_evenly(task, 20, 2) for task in panels])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-    axes.set_xlabel(plain(unit), color=QUIET, fontsize=FONT)
+    axes.set_xlabel(literal(unit), color=QUIET, fontsize=FONT)
     seeds = [len(x) for settings in panels.values() for x in settings.values()]
     left, lift = (0.2 - NAMES) / legend.wide, 72 * (legend.inches + 0.04)
-    heading(
+    draw_heading(
         axes, title, describe_spread(unit, seeds, "whiskers", "hollow" if paper else ""), left, lift
     )
     legend.draw(axes, lift=0.04)

@@ -10,7 +10,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox
 
-from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
+from bfq.reports.drawing import (
+    DPI,
+    FONT,
+    QUIET,
+    ROUND,
+    WIDTH,
+    as_png,
+    draw_heading,
+    literal,
+    style_axes,
+)
 from bfq.reports.growth_figure import count_text
 from bfq_paper.figures_extra import Colors, method_colors
 
@@ -36,7 +46,7 @@ def frequency_figure(
     methods: Mapping[str, Point], title: str, paper: Mapping[str, Point] | None = None
 ) -> bytes | None:
     """The picture of `draw_frequencies`; None without methods."""
-    return png(draw_frequencies(methods, title, paper)) if methods else None
+    return as_png(draw_frequencies(methods, title, paper)) if methods else None
 
 
 def draw_frequencies(
@@ -59,13 +69,13 @@ def draw_frequencies(
         _draw_point(
             axes, point, shades[name], f"{name}, the paper's", mfc="white", mec=shades[name], ms=7
         )
-    heading(axes, title, _words(methods.values(), bool(printed)))
+    draw_heading(axes, title, _words(methods.values(), bool(printed)))
     _name_points(axes, {**printed, **methods}, shades, [*methods.values(), *printed.values()])
     return figure
 
 
 def _style(axes: Any, points: Sequence[Point]) -> None:
-    style(axes, grid="both")
+    style_axes(axes, grid="both")
     speeds = [f for point in points for f in (point.frequency, *(point.frequencies or ()))]
     low, high = min(speeds) / AIR, max(speeds) * AIR
     floor, top = min(p.score - p.std for p in points), max(p.score + p.std for p in points)
@@ -114,7 +124,7 @@ def _name_points(
     for name, point in sorted(named.items(), key=lambda item: -item[1].score):
         look = {"color": colors[name], "fontsize": FONT, "fontweight": "bold", "zorder": 6}
         text = axes.text(
-            point.frequency, point.score, plain(name), ha="center", va="center", **look
+            point.frequency, point.score, literal(name), ha="center", va="center", **look
         )
         size = text.get_window_extent(renderer)
         dot = axes.transData.transform((point.frequency, point.score))

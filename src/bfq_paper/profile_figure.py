@@ -7,7 +7,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from bfq.reports.drawing import DPI, FONT, QUIET, ROUND, WIDTH, heading, plain, png, style
+from bfq.reports.drawing import (
+    DPI,
+    FONT,
+    QUIET,
+    ROUND,
+    WIDTH,
+    as_png,
+    draw_heading,
+    literal,
+    style_axes,
+)
 from bfq.reports.prose import ranged
 from bfq.reports.statistics import Profile, Scores, performance_profile
 from bfq_paper.figures_extra import Colors, Legend, method_colors
@@ -28,7 +38,7 @@ def profile_figure(
     colors: Colors | None = None,
 ) -> bytes | None:
     """The picture of `draw_profiles`; None where no task has scores of all methods."""
-    return png(draw_profiles(methods, title, unit, colors)) if common_tasks(methods) else None
+    return as_png(draw_profiles(methods, title, unit, colors)) if common_tasks(methods) else None
 
 
 def draw_profiles(
@@ -45,7 +55,7 @@ def draw_profiles(
     tall = ABOVE + legend.inches + TALL + BELOW
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
     axes = figure.add_axes((LEFT / WIDTH, BELOW / tall, legend.wide / WIDTH, TALL / tall))
-    style(axes)
+    style_axes(axes)
     values = np.concatenate([np.ravel(x) for scores in shared.values() for x in scores.values()])
     low, high = min(0.0, values.min()), values.max()
     thresholds = np.linspace(low, high if high > low else low + 1.0, THRESHOLDS)
@@ -55,8 +65,8 @@ def draw_profiles(
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_yticks(np.linspace(0, 1, 5))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel(f"τ, {plain(unit)}", color=QUIET, fontsize=FONT)
-    heading(axes, title, _words(methods, tasks), lift=72 * legend.inches)
+    axes.set_xlabel(f"τ, {literal(unit)}", color=QUIET, fontsize=FONT)
+    draw_heading(axes, title, _words(methods, tasks), lift=72 * legend.inches)
     legend.draw(axes)
     return figure
 

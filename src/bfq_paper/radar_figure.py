@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, balanced, heading, png
+from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, as_png, draw_heading, wrap_evenly
 from bfq.reports.prose import decimals, number_text
 from bfq_paper.figures_extra import Colors, Legend, method_colors
 
@@ -32,7 +32,7 @@ def radar_figure(
 ) -> bytes | None:
     """The picture of `draw_radar`; None for fewer axes than make a polygon."""
     return (
-        png(draw_radar(methods, title, unit, paper, colors))
+        as_png(draw_radar(methods, title, unit, paper, colors))
         if len(all_axes(methods)) >= LEAST
         else None
     )
@@ -77,7 +77,7 @@ def draw_radar(
     gaps = any(set(means) != set(names) for means in (*methods.values(), *printed.values()))
     edge = (EDGE - left) / SIDE
     over = ABOVE - 0.62  # the names of methods stand over those of axes
-    heading(
+    draw_heading(
         axes, title, _words(unit, bool(printed), gaps), left=edge, lift=72 * (over + legend.inches)
     )
     legend.draw(axes, left=edge, lift=over)
@@ -145,7 +145,7 @@ def _name_axis(axes: Any, name: str, best: float, angle: float, unit: str) -> No
     side = "center" if abs(across) < 0.1 else "left" if across > 0 else "right"
     height = "bottom" if up > 0.3 else "top" if up < -0.3 else "center"
     axes.annotate(
-        f"{balanced(name, LINE, LINES)}\n{number}",
+        f"{wrap_evenly(name, LINE, LINES)}\n{number}",
         (angle, 1.0),
         (9 * across, 9 * up),
         textcoords="offset points",

@@ -41,7 +41,7 @@ def group_color(run: Run, group: Group, colors: dict[str, Any]) -> Any:
     return mpl.colormaps["viridis"](np.linspace(0.0, 0.75, len(groups))[groups.index(group)])
 
 
-def heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 0.0) -> None:
+def draw_heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 0.0) -> None:
     """A bold title with quiet words under it; `left` counts in widths of the axes, `lift` in points."""
     lines = (
         (title, 21, {"color": INK, "fontsize": 13, "fontweight": "bold"}),
@@ -50,10 +50,10 @@ def heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 
     for text, height, look in lines:
         place = {"xy": (left, 1), "xytext": (0, height + lift)}
         where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "baseline"}
-        axes.annotate(plain(text), **place, **where, **{"fontsize": FONT, **look})
+        axes.annotate(literal(text), **place, **where, **{"fontsize": FONT, **look})
 
 
-def measured(words: str, seeds: Sequence[int], banded: bool = True) -> str:
+def describe_unit(words: str, seeds: Sequence[int], banded: bool = True) -> str:
     """What a panel shows, in words: its unit, and what was made of the seeds."""
     if max(seeds) == 1:
         return f"{words}, one seed"
@@ -61,7 +61,7 @@ def measured(words: str, seeds: Sequence[int], banded: bool = True) -> str:
     return f"{words}, mean{interval} of {ranged(seeds, 'seed')}"
 
 
-def style(axes: Any, grid: str = "y") -> None:
+def style_axes(axes: Any, grid: str = "y") -> None:
     """A floor, faint lines across it, quiet numbers."""
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
@@ -71,12 +71,12 @@ def style(axes: Any, grid: str = "y") -> None:
     axes.tick_params(colors=QUIET, labelsize=9, length=0, pad=5)
 
 
-def plain(text: str) -> str:
+def literal(text: str) -> str:
     """Text in which matplotlib sees no mathematics and no half of a character."""
     return text.encode("utf-8", "replace").decode().replace("$", r"\$")
 
 
-def png(figure: Figure) -> bytes:
+def as_png(figure: Figure) -> bytes:
     """The figure's bytes: the same run, the same bytes."""
     file = io.BytesIO()
     with warnings.catch_warnings():
@@ -110,14 +110,14 @@ class Label:
         return (1.25 * font * (self.text.count("\n") + 1) + air) / 72
 
 
-def named(name: str, value: float, unit: str, small: bool = False) -> str:
+def value_label(name: str, value: float, unit: str, small: bool = False) -> str:
     """A name over at most two lines with its value behind it, or under it where it would stick out."""
     number = number_text(value, decimals(value, unit))
     if small:
-        return plain(f"{textwrap.shorten(name, LONG, placeholder=' …')}  {number}")
+        return literal(f"{textwrap.shorten(name, LONG, placeholder=' …')}  {number}")
     lines = textwrap.wrap(name, LINE, max_lines=2, placeholder=" …") or [""]
     fits = len(lines[-1]) + 2 + len(number) <= LINE
-    return plain("\n".join(lines) + ("  " if fits else "\n") + number)
+    return literal("\n".join(lines) + ("  " if fits else "\n") + number)
 
 
 def label_ends(axes: Any, labels: list[Label], height: float) -> None:
@@ -126,7 +126,9 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
     axes.set_ylim(axes.get_ylim())  # the labels' places hold for this scale
     ordered = sorted(labels, key=lambda label: label.y)
     ends = [to_axes.transform((label.x, label.y)) for label in ordered]
-    places = spread([float(end[1]) for end in ends], [label.inches / height for label in ordered])
+    places = spread_labels(
+        [float(end[1]) for end in ends], [label.inches / height for label in ordered]
+    )
     for label, end, place in zip(ordered, ends, places, strict=True):
         axes.plot(
             [end[0] + 0.012, 1.02, 1.04],
@@ -151,7 +153,9 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
         )
 
 
-def spread(wanted: Sequence[float], heights: Sequence[float], low: float = 0.0) -> list[float]:
+def spread_labels(
+    wanted: Sequence[float], heights: Sequence[float], low: float = 0.0
+) -> list[float]:
     """Places nearest to the wanted ones (which ascend) so that boxes of these heights do not overlap.
 
     Boxes that collide are merged into a block centered on the mean of what its members wanted, but not
@@ -183,13 +187,13 @@ def _foot(block: Sequence[tuple[float, float]], low: float) -> float:
     return max(min(wanted, 1.0 - _size(block)), low)
 
 
-def balanced(name: str, line: int, lines: int) -> str:
+def wrap_evenly(name: str, line: int, lines: int) -> str:
     """A name over as few lines as it needs, of about one length; it breaks at blanks and after hyphens."""
     pieces = re.findall(r"\s*[^\s-]*-|\s*[^\s-]+", name)
     cut = [piece if len(piece) <= line else f"{piece[: line - 1]}…" for piece in pieces]
     needed = len(_filled(cut, line))
     best = next(found for width in range(line + 1) if len(found := _filled(cut, width)) <= needed)
-    return plain("\n".join(best[:lines]) + (" …" if needed > lines else ""))
+    return literal("\n".join(best[:lines]) + (" …" if needed > lines else ""))
 
 
 def _filled(pieces: Iterable[str], width: int) -> list[str]:

@@ -20,14 +20,14 @@ from bfq.reports.drawing import (
     WIDTH,
     Label,
     agent_colors,
+    as_png,
+    describe_unit,
+    draw_heading,
     group_color,
-    heading,
     label_ends,
-    measured,
-    named,
-    plain,
-    png,
-    style,
+    literal,
+    style_axes,
+    value_label,
 )
 from bfq.reports.prose import ABSENT, SUCCESS, decimals, in_words, number_text
 from bfq.reports.runs import Group, Run, Series
@@ -93,7 +93,7 @@ class Panel:
         small = self.crowded
         labels = [
             Label(
-                named(curve.name, curve.last, self.unit, small),
+                value_label(curve.name, curve.last, self.unit, small),
                 curve.color,
                 float(curve.series.steps[-1]),
                 curve.last,
@@ -103,7 +103,7 @@ class Panel:
             for curve in self.curves
         ]
         if self.data is not None:
-            text = named("Data", self.data, self.unit, small)
+            text = value_label("Data", self.data, self.unit, small)
             labels.append(Label(text, QUIET, self.end, self.data, small, not small))
         return labels
 
@@ -131,7 +131,7 @@ def learning_curves(*runs: Run) -> bytes | None:
         axes = figure.add_axes((0.085, foot / tall, right - 0.085, panel.height / tall))
         _draw_panel(axes, panel)
         top = foot - BELOW
-    return png(figure)
+    return as_png(figure)
 
 
 def curve_words(*runs: Run) -> str:
@@ -179,7 +179,7 @@ def losses(run: Run) -> bytes | None:
     if len(run.groups) > 1:
         figure.legend(
             panels[0].lines,
-            [plain(group.label) for group in run.groups],
+            [literal(group.label) for group in run.groups],
             loc="outside lower left",
             ncols=COLUMNS,
             frameon=False,
@@ -187,7 +187,7 @@ def losses(run: Run) -> bytes | None:
             fontsize=9,
             handlelength=1.4,
         )
-    return png(figure)
+    return as_png(figure)
 
 
 def _panels(runs: Sequence[Run]) -> list[Panel]:
@@ -255,7 +255,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     _fit(axes)
     axes.set_xlabel("updates", color=QUIET, fontsize=FONT)
     seeds = [curve.series.values.shape[1] for curve in panel.curves] or [1]
-    heading(axes, panel.title, measured(panel.words, seeds, banded=not panel.crowded))
+    draw_heading(axes, panel.title, describe_unit(panel.words, seeds, banded=not panel.crowded))
     label_ends(axes, panel.labels, panel.height)
 
 
@@ -269,7 +269,7 @@ def _loss_panel(axes: Any, run: Run, name: str) -> None:
         axes.plot(steps, mean, color=color, lw=1.4, solid_capstyle="round")
     _style(axes, run.steps)
     axes.tick_params(labelsize=7.5)
-    axes.set_title(plain(name.replace("_", " ")), loc="left", color=INK, fontsize=9.5, pad=5)
+    axes.set_title(literal(name.replace("_", " ")), loc="left", color=INK, fontsize=9.5, pad=5)
 
 
 def _finite(series: Series) -> Series:
@@ -311,7 +311,7 @@ def _fit(axes: Any) -> None:
 
 def _style(axes: Any, end: int) -> None:
     """Axes along training."""
-    style(axes)
+    style_axes(axes)
     axes.set_xlim(0, max(end, 1))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -352,7 +352,7 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
         )
         _draw_table(axes, table, colors, short)
         top = foot - SCORES_BELOW
-    return png(figure)
+    return as_png(figure)
 
 
 def score_words(runs: Sequence[Run]) -> str:
@@ -372,7 +372,7 @@ def _draw_table(
     axes: Any, table: Standings, colors: dict[str, Any], short: Collection[str]
 ) -> None:
     """A line a method under the data's mean; `short` are the agents that go by their short names."""
-    style(axes, grid="x")
+    style_axes(axes, grid="x")
     low, high = _limits(table)
     axes.set(xlim=(low, high), ylim=(len(table.methods) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
@@ -395,10 +395,10 @@ def _draw_table(
                 ha="center",
             )
     seeds = [len(method.group.places) for method in table.methods]
-    heading(
+    draw_heading(
         axes,
         table.task,
-        measured(in_words(table.unit, table.runs), seeds),
+        describe_unit(in_words(table.unit, table.runs), seeds),
         left=_across(0.02),
         lift=13,
     )
@@ -457,7 +457,7 @@ def _name(method: Method, short: Collection[str]) -> str:
     name = (
         f"{method.run.agent} {method.notes}".strip() if method.run.agent in short else method.name
     )
-    return plain(textwrap.shorten(name, NAME, placeholder=" …"))
+    return literal(textwrap.shorten(name, NAME, placeholder=" …"))
 
 
 def _across(place: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from bfq.reports.drawing import COLORS, DPI, INK, QUIET, WIDTH, plain, png, style
+from bfq.reports.drawing import COLORS, DPI, INK, QUIET, WIDTH, as_png, literal, style_axes
 
 Row = Mapping[str, Any]
 Held = tuple[Any, ...]  # the values of all other axes
@@ -69,7 +69,7 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
         foot = tall - head - (ABOVE + TALL + BELOW) * (k // columns) - ABOVE - TALL
         axes = figure.add_axes((left / wide, foot / tall, side / wide, TALL / tall))
         _draw_panel(axes, panel, colors, scale_limits(panels), numbered=k % columns == 0)
-    return png(figure)
+    return as_png(figure)
 
 
 def growth_panels(rows: Sequence[Row]) -> list[Panel]:
@@ -133,18 +133,18 @@ def _draw_head(figure: Figure, title: str, held: str, colors: dict[str, str]) ->
     bold: dict[str, Any] = {"color": INK, "fontsize": 13, "fontweight": "bold"}
     said = "time of an update, median and range; dashed: slope 1"
     for text, under, look in ((title, 0.27, bold), (said, 0.47, quiet), (held, 0.65, quiet)):
-        figure.text(LEFT / wide, 1 - under / tall, plain(text), va="baseline", **look)
+        figure.text(LEFT / wide, 1 - under / tall, literal(text), va="baseline", **look)
     for k, (agent, color) in enumerate(colors.items()):
         across = LEFT + (wide - LEFT - RIGHT) / NAMES * (k % NAMES)
         under = TOP + LINE * (k // NAMES + 0.5)
         place, look = (across / wide, 1 - under / tall), {**bold, "color": color, "fontsize": 9.5}
-        figure.text(*place, plain(agent), va="center", **look)
+        figure.text(*place, literal(agent), va="center", **look)
 
 
 def _draw_panel(
     axes: Any, panel: Panel, colors: dict[str, str], limits: tuple[float, float], numbered: bool
 ) -> None:
-    style(axes, grid="both")
+    style_axes(axes, grid="both")
     values = panel.values
     axes.set(xscale="log", yscale="log", ylim=limits)
     axes.set_xlim(values[0] / AIR, values[-1] * AIR)

@@ -16,11 +16,11 @@ from bfq.reports.drawing import (
     QUIET,
     ROUND,
     WIDTH,
-    balanced,
-    heading,
-    plain,
-    png,
-    style,
+    as_png,
+    draw_heading,
+    literal,
+    style_axes,
+    wrap_evenly,
 )
 from bfq.reports.prose import ranged
 from bfq.reports.statistics import Values, summarize
@@ -52,7 +52,9 @@ def sweep_figure(
 ) -> bytes | None:
     """The picture of `draw_sweeps`; None where nothing was swept."""
     return (
-        png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic, level)) if panels else None
+        as_png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic, level))
+        if panels
+        else None
     )
 
 
@@ -72,7 +74,7 @@ def draw_sweeps(
     """
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     side = (WIDTH - LEFT - RIGHT - BETWEEN * (columns - 1)) / columns
-    names = [balanced(task, int(side / LETTER), 2) for task in panels]
+    names = [wrap_evenly(task, int(side / LETTER), 2) for task in panels]
     above = 0.1 + LINE * (2 if any("\n" in name for name in names) else 1)
     tall = HEAD + math.ceil(len(panels) / columns) * (above + TALL + BELOW)
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
@@ -88,7 +90,7 @@ def draw_sweeps(
         _level(figure.axes)
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
     words = describe_spread(unit, seeds, "band", "dashed" if paper else "")
-    heading(figure.axes[0], title, words, lift=72 * above)
+    draw_heading(figure.axes[0], title, words, lift=72 * above)
     return figure
 
 
@@ -115,7 +117,7 @@ def _draw_sweep(axes: Any, sweep: Sweep, paper: Mapping[float, float]) -> None:
 
 def _scale(axes: Any, values: Sequence[float]) -> None:
     """Numbers where values were tried; logarithmic where these lie far apart, with a place for 0."""
-    style(axes)
+    style_axes(axes)
     positive = [value for value in values if value > 0]
     if positive and positive[-1] >= WIDE * positive[0]:
         if len(positive) == len(values):
@@ -170,7 +172,7 @@ def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:
 
 
 def _entitle(axes: Any, name: str, symbol: str) -> None:
-    axes.set_xlabel(plain(symbol), color=QUIET, fontsize=FONT)
+    axes.set_xlabel(literal(symbol), color=QUIET, fontsize=FONT)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "linespacing": 1.1}
     axes.annotate(name, (0, 1), (0, 7), color=INK, fontsize=9.5, fontweight="bold", **place)
 

@@ -12,12 +12,12 @@ from bfq.agents.registry import get_agent
 from bfq.errors import BadInput
 from bfq.files import read_json
 from bfq.provenance import versions
-from bfq.reports.runs import MAYBE, MEMBER, NUMBER, RESULT, WORLD, numbers, require
 from bfq_paper.plan.experiments import EXPERIMENTS, Experiment
 from bfq_paper.plan.sources import Source
 from bfq_paper.results import successes
 from bfq_paper.results.cells import Cell, Outcome, Reading
 from bfq_paper.results.rivals import rivals
+from bfq_paper.results.schema import MAYBE, MEMBER, NUMBER, RESULT, WORLD, numbers, require
 from bfq_paper.results.together import together
 from bfq_paper.results.told_runs import COPIED, is_whole
 

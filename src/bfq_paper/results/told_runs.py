@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from bfq.agents.registry import get_agent
-from bfq.reports.runs import MAYBE, Member, Numbers, Row, Run
+from bfq.reports.runs import Member, Numbers, Row, Run
 from bfq_paper.results.cells import Cell, Outcome
+from bfq_paper.results.schema import MAYBE
 
 COPIED = (
     "task", "agent", "steps", "data", "transforms", "reference", "versions", "device", "train_seconds",

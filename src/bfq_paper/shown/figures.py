@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from bfq.errors import counted
 from bfq.reports.figures import learning_curves, score_figure
-from bfq.reports.html import Drawn
 from bfq.reports.runs import Member, Run
 from bfq.reports.sweep_figure import sweep_figure
 from bfq_paper.figures_extra import Colors, method_colors, settings_figure
@@ -25,6 +24,7 @@ from bfq_paper.results.told_runs import told_runs
 from bfq_paper.shown.captions import TIMED, TOY, caption, has_bars, heading
 from bfq_paper.shown.frequency import frequency_and_score
 from bfq_paper.shown.kept_pictures import kept_picture
+from bfq_paper.shown.markup import Drawn
 from bfq_paper.shown.run_folders import run_folder
 
 K = TypeVar("K")

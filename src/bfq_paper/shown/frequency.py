@@ -3,13 +3,13 @@
 from pathlib import Path
 from statistics import fmean
 
-from bfq.reports.html import Drawn
 from bfq_paper.frequency_figure import Point, frequency_figure
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.published import TABLES
 from bfq_paper.results.cells import Outcome
 from bfq_paper.results.mixed import of_one_name, warning
 from bfq_paper.results.stored import earlier_of
+from bfq_paper.shown.markup import Drawn
 
 FILE = "frequency_and_score.png"
 SCORED = "main"  # the experiment whose scores are taken

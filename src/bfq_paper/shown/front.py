@@ -6,14 +6,13 @@ Unlike the pages of single experiments it holds no pictures itself: it shows tho
 from pathlib import Path
 
 from bfq.errors import BadInput
-from bfq.reports.html import list_of, page, pictured
-from bfq.reports.markup import Markup, tag
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.results.cells import Outcome
 from bfq_paper.results.stored import heading_of, read_outcome, results_of
 from bfq_paper.shown.captions import HEADINGS, caption, heading
 from bfq_paper.shown.figures import shown_runs
 from bfq_paper.shown.frequency import FILE as BESIDE
+from bfq_paper.shown.markup import Markup, list_of, page, pictured, tag
 from bfq_paper.shown.page import COLORS, STYLE, overview_table, section_tables
 from bfq_paper.shown.strips import kept_strips
 from bfq_paper.shown.table import Footnotes, sections

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from bfq.reports.html import Drawn, figure, list_of, page, scrolled
-from bfq.reports.markup import Markup, tag
 from bfq_paper.results.cells import Outcome
 from bfq_paper.shown.comparisons import Comparison, comparisons
+from bfq_paper.shown.markup import Drawn, Markup, figure, list_of, page, scrolled, tag
 from bfq_paper.shown.provenance import provenance
 from bfq_paper.shown.table import (
     LEFT_OUT,

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from bfq.reports import prose
-from bfq.reports.html import facts, list_of
-from bfq.reports.markup import Markup, tag
 from bfq.reports.prose import ABSENT
 from bfq.reports.runs import Run
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.results.told_runs import told_runs
+from bfq_paper.shown.markup import Markup, facts, list_of, tag
 
 EVALUATED = "How the learning curves were evaluated"
 

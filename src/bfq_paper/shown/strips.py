@@ -11,9 +11,9 @@ from bfq.errors import BadInput
 from bfq.evaluation.film import strip
 from bfq.evaluation.rollout import population_act
 from bfq.experiment import RUNS, load_trained, read_run, world_of
-from bfq.reports.html import Drawn
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.shown.kept_pictures import kept_picture
+from bfq_paper.shown.markup import Drawn
 from bfq_paper.shown.run_folders import run_folder
 
 ODD = re.compile(r"[^\w.=+-]", re.ASCII)  # what a file is not called

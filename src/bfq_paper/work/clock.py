@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any
 
 from bfq.files import read_json, write_json
-from bfq.reports.runs import MAYBE, require
+from bfq_paper.results.schema import MAYBE, require
 
 CLOCK = "clock.json"  # in the run folder
 

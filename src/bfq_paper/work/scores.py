@@ -18,7 +18,7 @@ from bfq.evaluation.scores import told_scores
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import fingerprint, place
-from bfq.reports.runs import RESULT, WORLD, numbers, read_run, require
+from bfq.reports.runs import read_run
 from bfq.run import members_of
 from bfq.settings import RunConfig, compose
 from bfq.tasks.catalog import TASKS
@@ -26,6 +26,7 @@ from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.plan.sources import Source, as_good, at_hand
 from bfq_paper.results import successes
 from bfq_paper.results.cells import Cell, Reading, empty
+from bfq_paper.results.schema import RESULT, WORLD, numbers, require
 from bfq_paper.results.told_runs import COPIED, CURVES
 from bfq_paper.work.bench import AT_WORK, Bench, Work
 from bfq_paper.work.clock import clocked, finished, seconds

@@ -15,13 +15,13 @@ from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acti
 from bfq.errors import BadInput
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import fingerprint, place, versions
-from bfq.reports.runs import NUMBER, require
 from bfq.settings import compose
 from bfq.tasks.catalog import SIZES, TASKS
 from bfq.training.compiled import remember_compilations
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.published import TABLES
 from bfq_paper.results.cells import Cell, Reading
+from bfq_paper.results.schema import NUMBER, require
 from bfq_paper.work.bench import AT_WORK, Bench, Work
 from bfq_paper.work.clock import finished
 

@@ -8,9 +8,9 @@ import jax
 
 from bfq.files import locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import fingerprint, place
-from bfq.reports.runs import NUMBER, require
 from bfq_paper.plan.experiments import QUICK, Experiment
 from bfq_paper.results.cells import Cell, Reading
+from bfq_paper.results.schema import NUMBER, require
 from bfq_paper.toy_methods import METHODS, PAPER, Settings
 from bfq_paper.work.bench import AT_WORK, Bench, Work
 from bfq_paper.work.checkerboard import checkerboard
