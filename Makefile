@@ -18,7 +18,7 @@ test: install  ## Every test.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 docs: install  ## The generated pages, then the site in build/site. Needs no network.
-	$(BIN)/bfq agents --pages docs/agents
+	$(BIN)/python -m tools.agent_pages docs/agents
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 tables: install  ## The tables of README.md and docs/, from the files in results/.

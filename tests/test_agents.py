@@ -19,7 +19,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
-from bfq.cli.agent_facts import choices
+from bfq.cli.agents import choices_of
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.experiment import read_run
@@ -364,7 +364,7 @@ def alternatives(name, field):
     default = getattr(get_agent(name).config(), field)
     if isinstance(default, bool):
         return [not default]
-    known = choices(get_agent(name), field)
+    known = choices_of(get_agent(name), field)
     assert default in known, f"{name}'s check() does not look at {field}"
     return [word for word in known if word != default]
 

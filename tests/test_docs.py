@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.agent_pages import agent_page, agent_pages
 
 import bfq
 import bfq.agents
 from bfq.agents.registry import agent_names, get_agent
-from bfq.cli.agent_facts import formulas, hyperparameters_of, sentence, story
-from bfq.cli.agent_pages import page, pages
+from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstring
 from bfq.cli.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -41,7 +41,7 @@ def test_an_agent_is_one_file(tiny, tmp_path, capsys):
     meanings = {row["name"]: row for row in json.loads(capsys.readouterr().out)["hyperparameters"]}
     assert meanings["width"]["meaning"] == "units of a hidden layer"
     assert meanings["discount"]["symbol"] == "γ"
-    assert "Least-squares imitation" in page(tiny)
+    assert "Least-squares imitation" in agent_page(tiny)
 
     words = ["train", "--task", "pendulum-mixed", "--agent", "tiny", "--seeds", "1", "--steps", "400",
              "--set", "learning_rate=0.001,0.01", "--set", "batch_size=64", "--evaluations", "1",
@@ -66,15 +66,14 @@ def test_nothing_of_it_stays_behind():
     assert "tiny" not in agent_names()
 
 
-def test_the_agents_pages_are_what_the_agents_files_say():
-    """`make docs` writes them anew."""
-    wanted, folder = pages(), DOCS / "agents"
+def test_the_pages_about_agents_are_up_to_date():
+    wanted, folder = agent_pages(), DOCS / "agents"
     assert {path.name for path in folder.iterdir()} == set(wanted)
     stale = [name for name, text in wanted.items() if (folder / name).read_text() != text]
     assert not stale, "run `make docs`"
 
 
-def test_a_page_tells_the_losses_that_an_agent_shares():
+def test_formulas_include_shared_losses():
     assert {"values.expectile_value_loss", "values.value_backup_loss"} < set(
         formulas(get_agent("iql"))
     )
@@ -83,12 +82,12 @@ def test_a_page_tells_the_losses_that_an_agent_shares():
 
 
 @pytest.mark.parametrize("name", agent_names())
-def test_an_agents_file_explains_itself(name):
+def test_an_agents_file_documents_itself(name):
     agent = get_agent(name)
-    told, written = story(agent), page(agent)
-    assert told.idea.endswith(".")
-    assert 20 < len(sentence(agent)) < 200
-    assert "for each update" in told.code or "phases" in told.more[0]
+    text, written = split_docstring(agent), agent_page(agent)
+    assert text.idea.endswith(".")
+    assert 20 < len(one_line(agent)) < 200
+    assert "for each update" in text.code or "phases" in text.more[0]
     assert any("loss" in function for function in formulas(agent))
     for row in hyperparameters_of(agent):
         assert row.meaning, f"{row.name} has no comment beside it"
@@ -97,14 +96,6 @@ def test_an_agents_file_explains_itself(name):
         )
     assert f"bfq train --task halfcheetah-medium-v2 --agent {name}" in written
     assert "## Presets and their sources" in written
-
-
-def test_pages_are_written_where_asked(tmp_path, capsys):
-    assert main(["agents", "--pages", str(tmp_path / "pages"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == len(agent_names()) + 1
-    assert main(["agents", "bfq", "--pages", str(tmp_path / "more")]) == 2
-    assert main(["agents", "--task", "pendulum-mixed"]) == 2
-    assert not (tmp_path / "more").exists()
 
 
 def test_values_on_a_task_have_sources_in_every_section(capsys):

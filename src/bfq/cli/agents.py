@@ -1,105 +1,104 @@
-"""`bfq agents`: the methods, and the values and sources of their hyperparameters."""
+"""`bfq agents`: the methods, their hyperparameters, and the values and sources on a task.
+
+An agent's file is its documentation: the module docstring is the description with the pseudo-code, and the
+comment beside each field of `Config` is the meaning of that hyperparameter.
+"""
 
 import argparse
-from pathlib import Path
-from typing import Any
+import ast
+import dataclasses
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bfq.cli.words import show_json
+from bfq.cli.words import show_json, show_table
 from bfq.errors import BadInput
+
+if TYPE_CHECKING:
+    from bfq.agents import Agent
+
+# A comment may begin with the paper's symbol: "γ", "η, the strength of …", "ρ for φ′", "T, the times of …".
+SYMBOL = re.compile(r"([A-ZΑ-Ωα-ω][₀-₉′]?(?:_\w+)?)(?=$|[,;:.]| for )")
+COMMON = ("init", "update", "act")  # functions that every agent has
+PER_MEMBER = "* may have several values in one run: --set NAME=VALUE,VALUE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
+    """The options of the command."""
     add = parser.add_argument
-    add("name", nargs="?", metavar="AGENT", help="what this agent is, and its hyperparameters")
-    add("--task", metavar="NAME", help="its values on this task, each with its source")
-    add("--pages", type=Path, metavar="DIR", help="write a page about each agent into this folder")
+    add("name", nargs="?", metavar="AGENT", help="describe this agent and its hyperparameters")
+    add("--task", metavar="NAME", help="show its values on this task, each with its source")
     add("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists the agents, tells what one is, or what its values on a task are; or writes pages about all."""
-    if args.pages:
-        return _pages(args)
+    """List the agents, describe one, or show its values on a task."""
+    if args.task and not args.name:
+        raise BadInput("--task needs an agent: bfq agents NAME --task TASK.")
     if args.task:
-        return _values(args)
-    return _one(args) if args.name else _all(args)
-
-
-def _pages(args: argparse.Namespace) -> int:
-    from bfq.cli.agent_pages import write_pages
-
-    if args.name or args.task:
-        raise BadInput("--pages writes a page about every agent: name none, and no task.")
-    written = [str(path) for path in write_pages(args.pages)]
-    if args.json:
-        show_json(written)
+        found: Any = {"agent": args.name, "task": args.task, **values_on(args.name, args.task)}
+        show: Callable[[Any], None] = _show_values
+    elif args.name:
+        found, show = describe_agent(args.name), _show_agent
     else:
-        print(f"{len(written)} pages in {args.pages}")
-    return 0
-
-
-def _all(args: argparse.Namespace) -> int:
-    from bfq.agents.registry import agent_names, get_agent
-    from bfq.cli.agent_facts import sentence
-
-    agents = [get_agent(name) for name in agent_names()]
-    found = [
-        {"name": agent.name, "title": agent.title, "idea": sentence(agent)} for agent in agents
-    ]
+        found, show = _list_agents(), _show_list
     if args.json:
         show_json(found)
-        return 0
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        "agent", "what it is", caption="bfq agents NAME says more; --task TASK its values there."
-    )
-    for agent in found:
-        table.add_row(agent["name"], agent["idea"])
-    Console(markup=False).print(table)
+    else:
+        show(found)
     return 0
 
 
-def _one(args: argparse.Namespace) -> int:
-    from bfq.cli.agent_facts import explained, facts
+def _list_agents() -> list[dict[str, str]]:
+    from bfq.agents.registry import agent_names, get_agent
 
-    told = facts(args.name)
-    if args.json:
-        show_json(told)
-        return 0
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False)
-    console.print(told["idea"])
-    table = Table(caption="* may differ from member to member: --set NAME=VALUE,VALUE")
-    table.add_column("hyperparameter", no_wrap=True)
-    table.add_column("default", overflow="fold")
-    table.add_column("meaning", overflow="fold")
-    for row in told["hyperparameters"]:
-        name = row["name"] + (" *" if row["per_member"] else "")
-        table.add_row(name, str(row["default"]), explained(row["meaning"], row["choices"]))
-    console.print(table)
-    console.print(_abilities(told))
-    console.print(
-        f"bfq agents {args.name} --task TASK shows its values on a task and where they come from."
-    )
-    return 0
+    agents = [get_agent(name) for name in agent_names()]
+    return [{"name": agent.name, "title": agent.title, "idea": one_line(agent)} for agent in agents]
 
 
-def _abilities(told: dict[str, Any]) -> str:
-    """How it acts, in a few words."""
-    chooses = "can choose" if told["chooses"] else "cannot choose"
-    samplers = (
-        f"--sampler {' | '.join(told['samplers'])}" if told["samplers"] else "none to choose from"
-    )
-    return f"candidates: it {chooses} among several; samplers: {samplers}."
+def _show_list(found: list[dict[str, str]]) -> None:
+    rows = [(agent["name"], agent["idea"]) for agent in found]
+    caption = "bfq agents NAME shows the hyperparameters; --task TASK their values on a task."
+    show_table(("agent", "description"), rows, caption=caption)
 
 
-def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
-    """Every value of an agent on a task by section, its source, and whether members may differ in it."""
+def _show_agent(found: dict[str, Any]) -> None:
+    print(found["idea"])
+    rows = [
+        (row["name"] + (" *" if row["per_member"] else ""), str(row["default"]),
+         with_choices(row["meaning"], row["choices"]))
+        for row in found["hyperparameters"]
+    ]  # fmt: skip
+    show_table(("hyperparameter", "default", "meaning"), rows, caption=PER_MEMBER)
+    several = "several candidates per state" if found["chooses"] else "one action per state"
+    samplers = f"; --sampler {' | '.join(found['samplers'])}" if found["samplers"] else ""
+    print(f"Acting: {several}{samplers}.")
+    print(f"bfq agents {found['name']} --task TASK shows its values on a task and their sources.")
+
+
+def _show_values(found: dict[str, Any]) -> None:
+    from bfq.presets import SECTIONS
+
+    rows = [(section, row) for section in SECTIONS for row in found[section]]
+    sources = list(dict.fromkeys(row["source"] for _, row in rows))
+    lines = [
+        (f"{'' if section == 'config' else section + ': '}{row['name']}{' *' if row['per_member'] else ''}",
+         str(row["value"]), f"[{sources.index(row['source']) + 1}]")
+        for section, row in rows
+    ]  # fmt: skip
+    title = f"{found['agent']} on {found['task']}"
+    show_table(("", "value", "source"), lines, title, PER_MEMBER)
+    for k, source in enumerate(sources, start=1):
+        print(f"[{k}] {source}")
+
+
+def values_on(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
+    """Every value of an agent on a task, by section, with its source."""
     from bfq.agents import numeric_fields
     from bfq.agents.registry import get_agent
     from bfq.presets import SECTIONS, preset
@@ -107,19 +106,19 @@ def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     from bfq.tasks.catalog import get_task
 
     agent, card, run_config = get_agent(name), get_task(task), compose(task, name)
-    known = preset(name, card.like, card.family)
+    presets = preset(name, card.like, card.family)
     numeric = numeric_fields(agent.config())
+    origin = f": {agent.defaults}" if agent.defaults else ""
     defaults = {
-        "config": f"default of bfq.agents.{name}"
-        + (f": {agent.defaults}" if agent.defaults else ""),
+        "config": f"default of bfq.agents.{name}{origin}",
         "data": "default of bfq.settings",
         "evaluation": "default of bfq.evaluation.protocol",
     }
     from_card = {"config": "discount", "data": "reward", "evaluation": "episodes"}
 
     def source(section: str, field: str) -> str:
-        if field in known[section]:
-            return known[section][field].source
+        if field in presets[section]:
+            return presets[section][field].source
         return "the task's card" if field == from_card[section] else defaults[section]
 
     return {
@@ -136,32 +135,144 @@ def describe(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _values(args: argparse.Namespace) -> int:
-    if not args.name:
-        raise BadInput(
-            "--task shows the values of one agent: name it, as bfq agents bfq --task TASK."
-        )
-    sections = describe(args.name, args.task)
-    if args.json:
-        show_json({"agent": args.name, "task": args.task, **sections})
-        return 0
-    from rich.console import Console
-    from rich.table import Table
+def describe_agent(name: str) -> dict[str, Any]:
+    """Everything that an agent's file says, for JSON."""
+    from bfq.agents.registry import get_agent
 
-    rows = [row for section in sections.values() for row in section]
-    sources = list(dict.fromkeys(row["source"] for row in rows))
-    table = Table(title=f"{args.name} on {args.task}",
-                  caption="* may differ from member to member: --set NAME=VALUE,VALUE")  # fmt: skip
-    for column in ("", "value", "source"):
-        table.add_column(column, overflow="fold")
-    for section, some in sections.items():
-        table.add_section()
-        for row in some:
-            name = f"{'' if section == 'config' else section + ': '}{row['name']}"
-            mark = f"[{sources.index(row['source']) + 1}]"
-            table.add_row(name + (" *" if row["per_member"] else ""), str(row["value"]), mark)
-    console = Console(markup=False)
-    console.print(table)
-    for number, told in enumerate(sources, start=1):
-        console.print(f"[{number}] {told}")
-    return 0
+    agent = get_agent(name)
+    return {
+        "name": agent.name,
+        "title": agent.title,
+        "idea": one_line(agent),
+        "chooses": agent.chooses,
+        "needs": list(agent.needs),
+        "samplers": list(agent.samplers),
+        "hyperparameters": [row._asdict() for row in hyperparameters_of(agent)],
+    }
+
+
+class Docstring(NamedTuple):
+    """The parts of an agent's module docstring."""
+
+    idea: str  # the first paragraph
+    more: list[str]  # paragraphs before the pseudo-code
+    code: str  # the pseudo-code
+    notes: list[str]  # paragraphs after it: choices, and deviations from the reference
+
+
+class Hyperparameter(NamedTuple):
+    """A field of a Config with what its comment says."""
+
+    name: str
+    default: Any
+    symbol: str
+    meaning: str
+    group: str  # the comment above its group of fields
+    per_member: bool  # whether members of a population may differ in it
+    choices: list[str]  # the allowed words
+
+
+def split_docstring(agent: "Agent") -> Docstring:
+    """Split the docstring of an agent's file: paragraphs, pseudo-code, paragraphs."""
+    blocks = inspect.cleandoc(_module(agent).__doc__ or agent.title).split("\n\n")
+    indented = [
+        k for k, block in enumerate(blocks) if k and any(x[:4] == "    " for x in block.split("\n"))
+    ]
+    first, last = (indented[0], indented[-1] + 1) if indented else (len(blocks), len(blocks))
+    idea, *paragraphs = [" ".join(block.split()) for block in blocks]
+    code = inspect.cleandoc("\n" + "\n\n".join(blocks[first:last]))
+    return Docstring(idea, paragraphs[: first - 1], code, paragraphs[last - 1 :])
+
+
+def one_line(agent: "Agent") -> str:
+    """The first sentence of an agent's docstring."""
+    return re.split(r"(?<=[.])\s", split_docstring(agent).idea)[0]
+
+
+def _module(agent: "Agent") -> ModuleType:
+    return import_module(agent.config.__module__)
+
+
+def formulas(agent: "Agent") -> dict[str, str]:
+    """Docstrings of the functions in an agent's file, then of the shared losses that it uses."""
+    module = _module(agent)
+    own = [
+        (name, function)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and name not in COMMON and name[0] != "_"
+    ]
+    own.sort(key=lambda pair: pair[1].__code__.co_firstlineno)
+    shared = {
+        f"{node.value.id}.{node.attr}": getattr(vars(module).get(node.value.id), node.attr, None)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    losses = [(n, f) for n, f in shared.items() if n.endswith("_loss") and inspect.isfunction(f)]
+    return {name: inspect.getdoc(f) or "" for name, f in [*own, *losses] if f.__doc__}
+
+
+def hyperparameters_of(agent: "Agent") -> list[Hyperparameter]:
+    """Every field of an agent's Config with the meaning that its comment gives."""
+    from bfq.agents import numeric_fields
+
+    default, numeric, comments = agent.config(), numeric_fields(agent.config()), _comments(agent)
+    found = []
+    for field in dataclasses.fields(default):
+        meaning, group = comments.get(field.name, ("", ""))
+        symbol = SYMBOL.match(meaning)
+        found.append(
+            Hyperparameter(
+                field.name,
+                getattr(default, field.name),
+                symbol[1] if symbol else "",
+                meaning,
+                group,
+                field.name in numeric,
+                choices_of(agent, field.name) if field.type is str else [],
+            )
+        )
+    return found
+
+
+def with_choices(meaning: str, choices: list[str]) -> str:
+    """The meaning of a field, with the choices that its comment leaves out."""
+    missing = [word for word in choices if word not in meaning]
+    return meaning + (f" (also {', '.join(missing)})" if missing else "")
+
+
+def choices_of(agent: "Agent", field: str) -> list[str]:
+    """The allowed words of a field, read from the agent's own error message."""
+    from bfq.agents.registry import configure
+
+    try:
+        configure(agent, {field: "?"})
+    except BadInput as error:
+        listed = re.search(r"there are: (.*)\.$", str(error))
+        return listed[1].split(", ") if listed else []
+    return []
+
+
+def _comments(agent: "Agent") -> dict[str, tuple[str, str]]:
+    """The comment beside each field, or else that of its group, and the comment above its group."""
+    source = inspect.getsource(_module(agent))
+    body = next(
+        node.body
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == agent.config.__name__
+    )
+    beside: dict[int, str] = {}
+    alone: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            kind = alone if token.line.strip().startswith("#") else beside
+            kind[token.start[0]] = token.string.removeprefix("#").strip()
+    found, group, line = {}, "", 0
+    for node in body:
+        above = [text for k, text in alone.items() if line < k < node.lineno]
+        if line:  # after the docstring
+            group = " ".join(above) or group
+        line = node.end_lineno or node.lineno
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            texts = [beside[k] for k in range(node.lineno, line + 1) if k in beside]
+            found[node.target.id] = (" ".join(texts) or group, group)
+    return found

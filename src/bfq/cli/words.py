@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bfq.errors import BadInput
@@ -84,3 +85,22 @@ def numbers(word: str) -> list[int]:
 def show_json(content: Any) -> None:
     """Prints the answer for a program to read."""
     print(json.dumps(content, indent=1, allow_nan=False))
+
+
+def show_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    caption: str | None = None,
+) -> None:
+    """Print a table as wide as the terminal; long cells wrap, and nothing in them is markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title) if title else None, caption=caption, show_header=any(headings))
+    for k, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=k == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
