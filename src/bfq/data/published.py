@@ -1,43 +1,44 @@
-"""Where the files of D4RL, OGBench and Minari can be had, as far as published text tells.
+"""Where D4RL, OGBench and Minari publish their files.
 
-None of these addresses could be tried from the machine on which this was written. The facts come from:
+None of these addresses could be tried while this was written. The facts come from:
 
-- D4RL, addresses: `d4rl/infos.py` and `d4rl/locomotion/__init__.py` of Farama-Foundation/D4RL. Sizes and
-  sha256: the `checksums.tsv` beside each D4RL dataset of tensorflow/datasets. The copies on Hugging Face
-  (imone/D4RL, all files in one folder) are named only for files that its own pages or the published scripts
-  of others show there; where such a page tells a sha256, it is the same. One file is said to be missing.
-- OGBench: the address is that of ogbench 1.2.2 (`ogbench/utils.py`); the copy on Hugging Face was named by
-  OGBench's author (issue 49 of seohongpark/ogbench) while Berkeley's server was down. There is no official
-  list of checksums. Those given here were measured by at least two parties who agree, or by one party on
-  Berkeley's file and on a copy alike; the other files are trusted on first use.
-- Minari: minari 0.5.4 (`minari/storage/remotes`): hf://farama-minari, where the part of a dataset's id before
-  the first slash is the repository. The listing, with its sha256, is that of the Hugging Face Hub's public
-  API, as huggingface_hub asks for it.
+- D4RL: addresses from `d4rl/infos.py` and `d4rl/locomotion/__init__.py` of Farama-Foundation/D4RL; sizes and
+  sha256 from the `checksums.tsv` beside each D4RL dataset of tensorflow/datasets. Copies on Hugging Face
+  (imone/D4RL, one flat folder) are listed only for files that its pages or published scripts mention; where
+  such a page gives a sha256, it agrees. One file is reported missing.
+- OGBench: the address of ogbench 1.2.2 (`ogbench/utils.py`); the copy on Hugging Face was named by OGBench's
+  author (issue 49 of seohongpark/ogbench). There are no official checksums. Those given here were measured by
+  two parties, or by one party on both copies; the other files are trusted on first use.
+- Minari: minari 0.5.4 (`minari/storage/remotes`): hf://farama-minari, where the part of a dataset id before
+  the first slash is the repository. The listing, with sha256, is the public API of the Hugging Face Hub.
 
-Berkeley's server is addressed over plain http (as D4RL does) only where a sha256 guards the file.
+Berkeley's server is used over plain HTTP (as D4RL does) only for files with a known sha256.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from urllib.parse import quote
+
+from msgspec import Meta
 
 from bfq.data.download import (
     OFFLINE,
-    Interrupted,
-    Manners,
     Progress,
     Refused,
     Remote,
     Say,
+    Sha256,
     fetch,
+    import_pooch,
     is_offline,
-    page,
-    patiently,
+    open_session,
+    reason,
 )
 from bfq.errors import BadInput, unknown
+from bfq.records import decode
 
 _D4RL = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
 _D4RL_COPY = "https://huggingface.co/datasets/imone/D4RL/resolve/main"
@@ -45,8 +46,7 @@ _OGBENCH = "rail.eecs.berkeley.edu/datasets/ogbench"
 _OGBENCH_COPY = "https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main"
 _HUB = "https://huggingface.co"
 _MINARI = "farama-minari"
-_LISTING = 8 << 20  # bytes, far above that of any dataset
-_PAGES = 100
+_PAGE_BYTES, _PAGES = 8 << 20, 100  # limits of a listing, far above those of any dataset
 
 # task, folder/file on Berkeley's server, bytes, sha256
 _D4RL_FILES = """
@@ -72,10 +72,10 @@ antmaze-large-diverse-v2 ant_maze_v2/Ant_maze_hardest-maze_noisy_multistart_True
 pen-human-v1 hand_dapg_v1/pen-human-v1.hdf5 2040573 209e345b2150b633f30a11612612c60f49e941f127ce6c4dc0cd790501c46f9f
 pen-cloned-v1 hand_dapg_v1/pen-cloned-v1.hdf5 155074191 6d1a982cee1950501bedebbddedbcbb377e6284d379986c83abac8a6c0be0c22
 """  # noqa: E501 - a row is one file, and a checksum does not break
-# Not seen on the copy: the first by nobody, the second said to be missing.
+# Not on the copy: nobody has seen the first, and the second is reported missing.
 _NOT_COPIED = {"pen-human-v1", "antmaze-large-diverse-v2"}
 
-# file, bytes, sha256; - where nobody tells
+# file, bytes, sha256; - where unpublished
 _OGBENCH_FILES = """
 antmaze-large-navigate-v0.npz 242877817 2dbe946ac107ca5ac524f82f7a72efa951ceab0be915201d6b32e612d823f2e7
 antmaze-large-navigate-v0-val.npz 24302303 e9a4126825faefb57c34c29f1ee423858dbc4b6f71d9a9846a8b8bdb908b44a1
@@ -119,13 +119,30 @@ REMOTES: tuple[Remote, ...] = tuple(_table())
 
 
 def remotes_for(task: str) -> tuple[Remote, ...]:
-    """The files of a task; those of OGBench are one to learn from and one for validation, in this order."""
+    """The files of a task; OGBench has one for training and one for validation, in this order."""
     # All tasks in a maze or scene of OGBench share one log: …-singletask-task3-v0 reads …-v0.
     name = re.sub(r"-singletask(-task[1-5])?(?=-v0$)", "", task)
     found = tuple(remote for remote in REMOTES if remote.name == name)
     if not found:
-        raise unknown("task with files to fetch", task, {remote.name for remote in REMOTES})
+        raise unknown("task with published files", task, {remote.name for remote in REMOTES})
     return found
+
+
+@dataclass(frozen=True)
+class LargeFile:
+    """The checksum of a large file on the Hub."""
+
+    oid: Sha256
+
+
+@dataclass(frozen=True)
+class HubEntry:
+    """A file or folder in a listing of the Hub; its path cannot leave the folder of the dataset."""
+
+    type: str
+    path: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][\w.+-]*(/[A-Za-z0-9_-][\w.+-]*)*$")]
+    size: Annotated[int, Meta(ge=0)] = 0
+    lfs: LargeFile | None = None
 
 
 def fetch_minari(
@@ -136,108 +153,97 @@ def fetch_minari(
     offline: bool | None = None,
     progress: Progress | None = None,
     say: Say | None = None,
-    manners: Manners | None = None,
+    retries: int = 3,
 ) -> Path:
-    """The folder of a Minari dataset (such as D4RL/pen/human-v2) in a store laid out as Minari's own."""
+    """Return the folder of a Minari dataset (such as D4RL/pen/human-v2), laid out as Minari's own."""
     if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", dataset_id, re.ASCII):
-        raise BadInput(f"{dataset_id!r} is no Minari dataset: names look like D4RL/pen/human-v2.")
+        raise BadInput(
+            f"{dataset_id!r} is not a Minari dataset: names look like D4RL/pen/human-v2."
+        )
     home = folder.joinpath(*dataset_id.split("/"))
-    if _whole(dataset_id, home / "data"):
+    if _is_complete(dataset_id, home / "data"):
         return home
     if is_offline(offline):
         raise BadInput(
-            f"the Minari dataset {dataset_id} is not here and fetching is switched off: put its files,"
-            f" metadata.json and main_data.hdf5, into {home / 'data'} by hand, or unset {OFFLINE}."
+            f"the Minari dataset {dataset_id} is not on this machine and downloads are disabled: put its"
+            f" files, metadata.json and main_data.hdf5, into {home / 'data'}, or unset {OFFLINE}."
         )
-    for parts, remote in _listed(dataset_id, hub, manners or Manners()):
-        fetch(
-            remote,
-            home.joinpath(*parts),
-            offline=False,
-            progress=progress,
-            say=say,
-            manners=manners,
-        )
+    for path, remote in _list_files(dataset_id, hub, retries):
+        fetch(remote, home / path, offline=False, progress=progress, say=say, retries=retries)
     return home
 
 
-def _whole(dataset_id: str, data: Path) -> bool:
-    """Whether all files are here, as they were got: metadata.json comes last, so where it is, all were."""
+def _is_complete(dataset_id: str, data: Path) -> bool:
+    """Whether all files are here and unchanged; metadata.json comes last, so it stands for all."""
+    if not (data / "metadata.json").exists():
+        return False
     ledgers = sorted(data.rglob("*.ledger.json"))
     files = [ledger.with_name(ledger.name.removesuffix(".ledger.json")) for ledger in ledgers]
-    if not all(file.exists() for file in [data / "metadata.json", *files]):
+    if not all(file.exists() for file in files):
         return False
     for file in files:
         fetch(Remote(dataset_id, file.name, ()), file.parent)
     return True
 
 
-def _listed(dataset_id: str, hub: str, manners: Manners) -> list[tuple[tuple[str, ...], Remote]]:
-    """The files of a dataset, with the folders they go to below its own, metadata.json last."""
+def _list_files(dataset_id: str, hub: str, retries: int) -> list[tuple[str, Remote]]:
+    """The files of a dataset, each with its folder, metadata.json last."""
     repository, _, inside = dataset_id.partition("/")
-    begin = f"{inside}/" * bool(inside)
-    place = quote(f"{begin}data", safe="")
-    url: str | None = f"{hub}/api/datasets/{_MINARI}/{repository}/tree/main/{place}?recursive=true"
-    entries: list[Any] = []
-    for _ in range(_PAGES):
-        more, url = _entries(dataset_id, str(url), hub, manners)
-        entries += more
-        if url is None:
-            break
-    else:
-        raise BadInput(f"the list of the files of {dataset_id} has no end: {url}.")
+    prefix = f"{inside}/data/" if inside else "data/"
+    address = f"{hub}/api/datasets/{_MINARI}/{repository}/tree/main/{quote(prefix[:-1], safe='')}"
     root = f"{hub}/datasets/{_MINARI}/{repository}/resolve/main"
-    found = [
-        _file(dataset_id, entry, begin, root) for entry in entries if entry.get("type") == "file"
-    ]
+    found = []
+    for entry in _read_listing(dataset_id, f"{address}?recursive=true", hub, retries):
+        if entry.type != "file":
+            continue
+        if not entry.path.startswith(prefix):
+            raise BadInput(f"the listing of {dataset_id} has a file outside it: {entry.path!r}.")
+        path = Path(entry.path.removeprefix(prefix.removesuffix("data/")))
+        checksum = entry.lfs.oid if entry.lfs else None
+        url, plain_http = f"{root}/{quote(entry.path)}", hub.startswith("http:")
+        remote = Remote(dataset_id, path.name, (url,), checksum, entry.size, plain_http)
+        found.append((str(path.parent), remote))
     found.sort(key=lambda item: item[1].file == "metadata.json")
     if not found or found[-1][1].file != "metadata.json":
         raise BadInput(f"there is no metadata.json among the files of {dataset_id} at {root}.")
     return found
 
 
-def _entries(dataset_id: str, url: str, hub: str, manners: Manners) -> tuple[list[Any], str | None]:
-    """One page of the listing, and the address of the next."""
-    try:
-        body, following = patiently(
-            lambda: page(url, hub.startswith("http:"), _LISTING, manners), manners
-        )
-        entries = json.loads(body)
-        if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
-            raise Refused("answers with something else than a list of files")
-        if following and not following.startswith(f"{hub}/"):
-            raise Refused("goes on at another server")
-    except (Refused, Interrupted, ValueError, RecursionError) as trouble:
-        raise BadInput(
-            f"the files of {dataset_id} could not be listed: {url} {trouble}. Check the name, try again"
-            f" later, or get the folder another way and run: bfq data import FOLDER --as {dataset_id}"
-        ) from trouble
-    return entries, following
+def _read_listing(dataset_id: str, url: str, hub: str, retries: int) -> list[HubEntry]:
+    """All pages of a listing."""
+    entries: list[HubEntry] = []
+    following: str | None = url
+    for _ in range(_PAGES):
+        try:
+            body, following = _get_page(str(following), hub, retries)
+        except (Refused, OSError) as error:
+            raise BadInput(
+                f"the files of {dataset_id} could not be listed: {url}: {reason(error)}. Check the name, try"
+                f" again later, or get the folder another way: bfq data import FOLDER --as {dataset_id}"
+            ) from error
+        entries += decode(body, list[HubEntry], f"the listing of {dataset_id} at {url}")
+        if following is None:
+            return entries
+    raise BadInput(f"the list of the files of {dataset_id} has no end: {url}.")
 
 
-def _file(
-    dataset_id: str, entry: Mapping[str, Any], begin: str, root: str
-) -> tuple[tuple[str, ...], Remote]:
-    """What a line of the listing describes; it may not lead out of the dataset's folder."""
-    path, large = str(entry.get("path")), entry.get("lfs") or {}
-    parts = tuple(path.removeprefix(begin).split("/"))
-    size, sha256 = entry.get("size"), large.get("oid") if isinstance(large, dict) else None
-    sound = path.startswith(f"{begin}data/") and all(
-        re.fullmatch(r"[\w-][\w.+-]*", part, re.ASCII) for part in parts
+def _get_page(url: str, hub: str, retries: int) -> tuple[bytes, str | None]:
+    """A page of the listing, and the address of the next one."""
+    import_pooch()  # brings requests along
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
+
+    session = open_session(hub.startswith("http:"))
+    again = HTTPAdapter(
+        max_retries=Retry(retries, backoff_factor=1, status_forcelist=(429, 502, 503))
     )
-    if (
-        not sound
-        or not isinstance(size, int)
-        or not re.fullmatch("[0-9a-f]{64}", str(sha256 or "0" * 64))
-    ):
-        raise BadInput(
-            f"the listing of {dataset_id} has an entry that cannot be used: {path[:80]!r}."
-        )
-    return parts[:-1], Remote(
-        dataset_id,
-        parts[-1],
-        (f"{root}/{quote(path)}",),
-        sha256,
-        size,
-        plain_http=root.startswith("http:"),
-    )
+    session.mount(hub, again)
+    with session.get(url, timeout=20.0, stream=True) as response:
+        response.raise_for_status()
+        body: bytes = next(response.iter_content(_PAGE_BYTES + 1), b"")
+        following: str | None = response.links.get("next", {}).get("url")
+    if len(body) > _PAGE_BYTES:
+        raise Refused(f"it answers with more than {_PAGE_BYTES:,} bytes")
+    if following and not following.startswith(f"{hub}/"):
+        raise Refused("it continues on another server")
+    return body, following
