@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from bfq.data import store
-from bfq.envs.cores import cores
-from bfq.envs.runners import GYMNASIUM, MOST_STEPS
+from bfq.envs.robots import GYMNASIUM, MAX_STEPS
+from bfq.envs.worker_pool import cores
 from bfq.files import write_json
 from bfq.provenance import versions
 from bfq.tasks.harness import make
@@ -30,10 +30,10 @@ from bfq.tasks.recipes import recipe_for
 
 RAW = """
 import sys, time, numpy as np
-from bfq.envs.runners import Runners
+from bfq.envs.robots import Robots
 robot, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 actions = np.load(folder + "/actions.npy").astype(np.float64)
-runners = Runners(robot, np.load(folder + "/seeds.npy").tolist())
+runners = Robots(robot, np.load(folder + "/seeds.npy").tolist())
 step, model, skip, worlds = runners._mujoco.mj_step, runners._model, runners._body.frame_skip, runners._worlds
 count, time_step, end = 0, 0, time.monotonic() + seconds
 while time.monotonic() < end and time_step < actions.shape[1]:
@@ -49,10 +49,10 @@ print(count / (seconds - max(end - time.monotonic(), 0.0)))
 def raw_speed(block: Episodes, seconds: float = 5.0) -> float:
     """MuJoCo's own steps a second on all cores, along the very episodes of a block."""
     log = block(0, 0)
-    if len(log) != block.episodes * MOST_STEPS:
+    if len(log) != block.episodes * MAX_STEPS:
         raise SystemExit("robots that fall are not measured: choose the HalfCheetah")
     with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/actions.npy", log.actions.reshape(block.episodes, MOST_STEPS, -1))
+        np.save(f"{folder}/actions.npy", log.actions.reshape(block.episodes, MAX_STEPS, -1))
         seeds = np.random.default_rng([0, 0]).integers(0, 2**31 - 1, block.episodes)
         np.save(f"{folder}/seeds.npy", seeds)
         return on_all_cores([sys.executable, "-c", RAW, block.robot, str(seconds), folder])

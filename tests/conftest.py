@@ -40,7 +40,7 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, "beartype.beartype")
 
-from bfq.envs.optional import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
+from bfq.envs.make import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
 
 choose_graphics()  # MuJoCo looks once, when it is first imported, and some tests import it themselves
 

@@ -11,10 +11,20 @@ import pytest
 os.environ.setdefault("MUJOCO_GL", "egl")  # before anyone imports MuJoCo, which looks once
 mujoco = pytest.importorskip("mujoco")
 
-from bfq.envs import antmaze  # noqa: E402
-from bfq.envs.maze_ant import FRAME_SKIP, Herd, as_maze_ant, flipped  # noqa: E402
-from bfq.envs.mazes import MAZES, centers  # noqa: E402
-from bfq.envs.worlds import make_world  # noqa: E402
+from bfq.envs.antmaze import (  # noqa: E402
+    COURSES,
+    FRAME_SKIP,
+    MAZES,
+    MazeRobots,
+    as_maze_ant,
+    build_maze,
+    centers,
+    draw_goals,
+    flipped,
+    make_antmaze,
+)
+from bfq.envs.make import make_environment  # noqa: E402
+from bfq.envs.robots import robot_file  # noqa: E402
 from bfq.errors import BadInput  # noqa: E402
 from bfq.tasks import antmaze as making  # noqa: E402 - after the graphics are chosen
 from bfq.tasks import navigate  # noqa: E402
@@ -59,7 +69,7 @@ def test_a_small_maze_by_hand():
 @pytest.mark.parametrize("size", SIZES)
 def test_the_maps_are_those_of_ogbench(size):
     pytest.importorskip("ogbench")
-    world = make_world(f"ogbench/antmaze-{size}-singletask-task1-v0", 1).unwrapped
+    world = make_environment(f"ogbench/antmaze-{size}-singletask-task1-v0", 1).unwrapped
     maze = MAZES[size]
     assert (world.maze_map.astype(bool) == maze.walls).all()
     rng = np.random.default_rng(0)
@@ -81,7 +91,7 @@ def test_the_maps_are_those_of_ogbench(size):
 @pytest.mark.parametrize("path", FILES or [None], ids=lambda path: path.stem if path else "none")
 def test_a_step_from_a_state_in_d4rls_files_ends_where_d4rls_did(path):
     states, actions = _stored(path)
-    model = antmaze.build(MAZES[path.stem.split("-")[1]])
+    model = build_maze(MAZES[path.stem.split("-")[1]])
     world = mujoco.MjData(model)
     errors = []
     for k in range(0, len(states) - 1, 3):
@@ -113,9 +123,9 @@ def _stored(path):
 
 def test_the_body_is_that_of_ogbench_but_for_the_old_masses_of_the_legs():
     pytest.importorskip("ogbench")
-    theirs = make_world("ogbench/antmaze-medium-singletask-task1-v0", 1).unwrapped.model
-    ours = antmaze.build(MAZES["medium"])
-    plain = mujoco.MjModel.from_xml_path(str(antmaze.ANT))
+    theirs = make_environment("ogbench/antmaze-medium-singletask-task1-v0", 1).unwrapped.model
+    ours = build_maze(MAZES["medium"])
+    plain = mujoco.MjModel.from_xml_path(str(robot_file("ant.xml")))
     as_maze_ant(plain)
     for model in (plain, ours):
         assert model.opt.timestep == theirs.opt.timestep
@@ -134,10 +144,10 @@ def test_the_body_is_that_of_ogbench_but_for_the_old_masses_of_the_legs():
     assert np.isclose(ours.body_mass.sum(), 5.0 * 4 / 3 * np.pi * 0.25**3 + legs)
 
 
-@pytest.mark.parametrize("name", antmaze.COURSES)
+@pytest.mark.parametrize("name", COURSES)
 def test_the_walls_stand_where_the_map_says(name):
     maze = MAZES[name]
-    model = antmaze.build(maze)
+    model = build_maze(maze)
     boxes = [
         model.geom(k) for k in range(model.ngeom) if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_BOX
     ]
@@ -153,12 +163,14 @@ def test_the_walls_stand_where_the_map_says(name):
 def test_an_ant_walks_out_of_its_cell_but_not_through_a_wall():
     ways = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
     rng = np.random.default_rng(0)
-    herd = Herd(antmaze.build(MAZES["umaze"]), len(ways))  # at (0, 0) only the way along x is open
-    herd.place(np.zeros((4, 2)), rng)
+    robots = MazeRobots(
+        build_maze(MAZES["umaze"]), len(ways)
+    )  # at (0, 0) only the way along x is open
+    robots.place(np.zeros((4, 2)), rng)
     furthest = np.zeros(4)
     for _ in range(150):
-        herd.step(walk_towards(herd, ways))
-        furthest = np.maximum(furthest, (herd.qpos[:, :2] * ways).sum(1))
+        robots.step(walk_towards(robots, ways))
+        furthest = np.maximum(furthest, (robots.qpos[:, :2] * ways).sum(1))
     assert furthest[0] > 6.0
     assert (furthest[1:] < 2.0).all()
     assert (furthest[1:] > 0.9).all()  # they did come to the wall
@@ -168,7 +180,7 @@ def test_an_ant_walks_out_of_its_cell_but_not_through_a_wall():
     ("name", "cell"), [("umaze", (3, 1)), ("medium", (6, 6)), ("large", (7, 9))]
 )
 def test_episodes_begin_at_the_origin_with_a_goal_in_its_corner(name, cell):
-    world = antmaze.make(f"AntMaze-{name}-v0")
+    world = make_antmaze(f"bfq/AntMaze-{name}-v0", 1000)
     starts, goals = [], []
     for seed in range(200):
         observation, info = world.reset(seed=seed)
@@ -188,7 +200,7 @@ def test_episodes_begin_at_the_origin_with_a_goal_in_its_corner(name, cell):
 
 def test_a_seed_repeats_an_episode_to_the_bit():
     def episode(seed):
-        world = antmaze.make("AntMaze-medium-v0")
+        world = make_antmaze("bfq/AntMaze-medium-v0", 1000)
         seen = [world.reset(seed=seed)[0]]
         world.action_space.seed(seed)
         seen += [world.step(world.action_space.sample())[0] for _ in range(30)]
@@ -199,20 +211,20 @@ def test_a_seed_repeats_an_episode_to_the_bit():
 
 
 def test_arrival_alone_is_rewarded_and_ends_the_episode():
-    world = antmaze.make("AntMaze-umaze-v0")
+    world = make_antmaze("bfq/AntMaze-umaze-v0", 1000)
     observation, _ = world.reset(seed=0)
     idle = np.zeros(8, np.float32)
     assert world.step(idle)[1:] == (0.0, False, False, {"success": 0.0})
-    world.goal = observation[:2] + (0.3, 0.0)
+    world.unwrapped.goal = observation[:2] + (0.3, 0.0)
     assert world.step(idle)[1:] == (1.0, True, False, {"success": 1.0})
-    world.goal = observation[:2] + (0.7, 0.0)
+    world.unwrapped.goal = observation[:2] + (0.7, 0.0)
     assert world.step(idle)[1:] == (0.0, False, False, {"success": 0.0})
 
 
 def test_falling_does_not_end_an_episode():
-    world = antmaze.make("AntMaze-umaze-v0")
+    world = make_antmaze("bfq/AntMaze-umaze-v0", 1000)
     world.reset(seed=0)
-    world._ant.worlds[0].qpos[3:7] = (0.0, 1.0, 0.0, 0.0)  # on its back
+    world.unwrapped.robots.data[0].qpos[3:7] = (0.0, 1.0, 0.0, 0.0)  # on its back
     for _ in range(20):
         observation, reward, terminated, truncated, _ = world.step(world.action_space.sample())
         assert (reward, terminated, truncated) == (0.0, False, False)
@@ -220,7 +232,7 @@ def test_falling_does_not_end_an_episode():
 
 
 def test_the_picture_shows_the_goal_where_it_is():
-    world = make_world("bfq/AntMaze-umaze-v0", 700, render=True)
+    world = make_environment("bfq/AntMaze-umaze-v0", 700, render=True)
     world.reset(seed=0)
     try:
         picture = world.render()
@@ -239,8 +251,8 @@ def test_the_picture_shows_the_goal_where_it_is():
 
 
 def test_an_unknown_world_is_named():
-    with pytest.raises(BadInput, match="did you mean 'AntMaze-large-v0'"):
-        antmaze.make("AntMaze-lrge-v0")
+    with pytest.raises(BadInput, match="did you mean 'bfq/AntMaze-large-v0'"):
+        make_antmaze("bfq/AntMaze-lrge-v0", 1000)
 
 
 # Data by D4RL's recipe
@@ -268,7 +280,7 @@ def test_rows_follow_one_another_and_carry_the_state_before_the_action(short_wal
     assert (log.next_observations[:-1][inside] == log.observations[1:][inside]).all()
     states = np.concatenate([log.infos["qpos"], log.infos["qvel"]], axis=1)
     assert (states.astype(np.float32) == log.observations).all()
-    model = antmaze.build(MAZES["umaze"])
+    model = build_maze(MAZES["umaze"])
     for k in range(0, 1000, 50):
         world = mujoco.MjData(model)
         world.qpos[:], world.qvel[:], world.ctrl[:] = (
@@ -331,7 +343,7 @@ def test_no_waypoint_lies_behind_a_wall(size, recipe):
     )
     places, goals = centers(maze.free[rng.integers(len(maze.free), size=(2, 500))])
     places = places + rng.uniform(lowest, 1.99, (500, 2))
-    goals = antmaze.draw_goals(goals, rng)
+    goals = draw_goals(goals, rng)
     ways = guide.waypoints(places, goals) - places
     for part in np.linspace(0.0, 1.0, 41):
         assert not maze.walls[tuple(maze.cells_at(places + part * ways).T)].any()
@@ -406,7 +418,7 @@ def test_rewards_are_of_the_state_before_the_step():
 def test_the_steps_are_those_of_ogbenchs_own_world(world):
     pytest.importorskip("ogbench")
     log = NavigateBlock(world, episodes=1, steps=12)(0, 0)
-    theirs = make_world(f"ogbench/{world}-singletask-task1-v0", 1000)
+    theirs = make_environment(f"ogbench/{world}-singletask-task1-v0", 1000)
     theirs.reset(seed=0)
     theirs.unwrapped.set_state(log.infos["qpos"][0], log.infos["qvel"][0])
     for k in range(12):

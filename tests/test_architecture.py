@@ -121,7 +121,7 @@ def test_the_public_names_are_few_and_real():
         assert getattr(bfq, name) is not None
 
 
-OWN_PIPES = {"crew.py", "worker.py"}  # they talk to processes they started, and read no file
+OWN_PIPES = {"worker_pool.py"}  # they talk to processes they started, and read no file
 
 
 def test_nothing_loads_pickles():

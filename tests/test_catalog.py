@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bfq.data.transforms import REWARDS
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
 from bfq.settings import command, compose
 from bfq.tasks.catalog import DEFAULT_TASK, PAPER, TASKS, get_task
@@ -65,7 +65,7 @@ def test_simulators_of_the_cards_exist_and_have_the_published_sizes(simulator):
         pytest.importorskip("ogbench")
     if simulator.startswith("Adroit"):
         pytest.importorskip("gymnasium_robotics")
-    simulators = Simulators(simulator, [0], 5)
+    simulators = SerialEnvironments(simulator, [0], 5)
     assert (simulators.observations.shape[1], len(simulators.action_low)) == SIZES[simulator]
     np.testing.assert_array_equal(simulators.action_high, 1.0)
     simulators.close()

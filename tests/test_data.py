@@ -7,7 +7,7 @@ import pytest
 import bfq
 from bfq.data.readers.tables import read_table
 from bfq.data.transforms import apply, fit
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
 from bfq.tasks.catalog import PENDULUM
 from bfq.tasks.pendulum import BEST, make_pendulum, random_torque
@@ -228,7 +228,7 @@ def test_pendulum_reference_is_what_its_controllers_reach():
         (random_torque, PENDULUM.reference.low),
         (BEST, PENDULUM.reference.high),
     ):
-        simulators = Simulators("Pendulum-v1", range(500_000, 500_100), 200)
+        simulators = SerialEnvironments("Pendulum-v1", range(500_000, 500_100), 200)
         observations, total = simulators.reset(), np.zeros(100)
         while simulators.running.any():
             observations, rewards, _, _ = simulators.step(controller(observations, rng))
@@ -239,7 +239,7 @@ def test_pendulum_reference_is_what_its_controllers_reach():
 def test_simulators_are_gymnasium_ones_stepped_together():
     import gymnasium
 
-    simulators = Simulators("Pendulum-v1", [5, 6], 3)
+    simulators = SerialEnvironments("Pendulum-v1", [5, 6], 3)
     single = gymnasium.make("Pendulum-v1")
     together = simulators.reset()
     alone, _ = single.reset(seed=6)
@@ -254,7 +254,7 @@ def test_simulators_are_gymnasium_ones_stepped_together():
     np.testing.assert_array_equal(after, together)  # an episode that is over stands still
     assert (rewards == 0).all()
     with pytest.raises(BadInput, match="cannot be made here"):
-        Simulators("NoSuch-v1", [0], 10)
+        SerialEnvironments("NoSuch-v1", [0], 10)
 
 
 def test_apply_transforms_every_column():

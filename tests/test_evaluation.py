@@ -127,9 +127,9 @@ def test_a_simulator_that_does_not_fit_is_refused_before_training():
 
 
 def test_simulators_are_closed_whatever_happens(monkeypatch):
-    opened, closed = module.open_batch, []
+    opened, closed = module.make_environments, []
 
-    def open_batch(*arguments):
+    def make_environments(*arguments):
         simulators = opened(*arguments)
         monkeypatch.setattr(simulators, "close", lambda: closed.append(1))
         return simulators
@@ -137,7 +137,7 @@ def test_simulators_are_closed_whatever_happens(monkeypatch):
     def act(observations, time):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "open_batch", open_batch)
+    monkeypatch.setattr(module, "make_environments", make_environments)
     with pytest.raises(KeyboardInterrupt):
         rollout(act, World("Pendulum-v1", 5), Protocol(episodes=2), members=1)
     assert closed == [1]
@@ -151,7 +151,7 @@ def test_graphics_that_failed_are_not_asked_again(monkeypatch):
         tries.append(1)
         raise RuntimeError("no display")
 
-    monkeypatch.setattr(film_module.Simulators, "render", broken)
+    monkeypatch.setattr(film_module.SerialEnvironments, "render", broken)
     monkeypatch.setattr(film_module, "_failures", [])
 
     def act(observations, time):

@@ -21,7 +21,7 @@ from bfq.data.inspect import inspect, told, whole_histogram
 from bfq.data.replay import replay, stored_when
 from bfq.data.replay import told as replay_told
 from bfq.data.statistics import histograms, spaced
-from bfq.envs.states import Stage
+from bfq.envs.states import ReplayEnvironment
 from bfq.errors import BadInput
 from bfq.reports.data_page import data_page, heat
 
@@ -312,9 +312,9 @@ def test_spaced_rows_reach_both_ends() -> None:
 
 def logged(simulator: str, episodes: int = 2, steps: int = 40, **changes: Any) -> Dataset:
     """Random actions in a MuJoCo simulator, with the state before each."""
-    from bfq.envs.worlds import make_world
+    from bfq.envs.make import make_environment
 
-    world: Any = make_world(simulator, steps)
+    world: Any = make_environment(simulator, steps)
     rng = np.random.default_rng(0)
     rows: dict[str, list[Any]] = {name: [] for name in ("s", "a", "r", "next", "qpos", "qvel")}
     for seed in range(episodes):
@@ -432,8 +432,10 @@ def test_all_that_a_simulator_counts_to_its_state_is_set() -> None:
     with pytest.raises(
         BadInput, match="lamp cannot be set to the state of row 1: the data lacks switch"
     ):
-        Stage("lamp", lamp, []).place(columns, 1)
-    Stage("lamp", lamp, []).place({**columns, "switch": np.array([[0, 0], [0, 1]])}, 1)
+        ReplayEnvironment("lamp", lamp, []).set_state(columns, 1)
+    ReplayEnvironment("lamp", lamp, []).set_state(
+        {**columns, "switch": np.array([[0, 0], [0, 1]])}, 1
+    )
     assert lamp.state == ([2.0], [4.0], [0, 1])
     assert all(isinstance(value, int) for value in lamp.state[2])
 

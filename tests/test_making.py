@@ -16,12 +16,12 @@ import pytest
 from bfq.cli.main import main
 from bfq.data import store
 from bfq.data.store import dataset_folder
-from bfq.envs.runners import BODIES, GYMNASIUM, MOST_STEPS, Runners
+from bfq.envs.robots import GYMNASIUM, MAX_STEPS, ROBOTS, Robots
+from bfq.envs.worker_pool import WorkerPool
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import read_json
 from bfq.tasks import harness, locomotion, reroll
 from bfq.tasks.catalog import TASKS
-from bfq.tasks.crew import Crew
 from bfq.tasks.harness import Part, Recipe, make
 from bfq.tasks.log import Log
 from bfq.tasks.recipes import COOKS, recipe_for
@@ -36,11 +36,11 @@ def _home(monkeypatch, tmp_path):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
 
 
-@pytest.mark.parametrize("robot", BODIES)
+@pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
 def test_runners_step_to_the_bit_as_gymnasium_does(robot):
     seeds, rng = [3, 1234567], np.random.default_rng(0)
-    runners = Runners(robot, seeds)
+    runners = Robots(robot, seeds)
     worlds = [gymnasium.make(GYMNASIUM[robot]) for _ in seeds]
     first = [world.reset(seed=seed)[0] for world, seed in zip(worlds, seeds, strict=True)]
     np.testing.assert_array_equal(runners.observations, np.float32(first))
@@ -60,9 +60,9 @@ def test_runners_step_to_the_bit_as_gymnasium_does(robot):
 
 
 def test_a_runner_is_cut_off_after_a_thousand_steps():
-    runners = Runners("halfcheetah", [0])
+    runners = Robots("halfcheetah", [0])
     still = np.zeros((1, 6), np.float32)
-    for _ in range(MOST_STEPS - 1):
+    for _ in range(MAX_STEPS - 1):
         assert not runners.step(still).truncated.any()
     assert runners.step(still).truncated.all()
     assert not runners.running.any()
@@ -172,8 +172,8 @@ def _dying(seed: int, index: int) -> Log:
 
 
 def test_a_process_that_dies_is_noticed():
-    with Crew(1) as crew, pytest.raises(RuntimeError, match="has died"):
-        crew.ask(_dying, 0, 0).result()
+    with WorkerPool(1) as pool, pytest.raises(RuntimeError, match="died"):
+        pool.submit(_dying, 0, 0).result()
 
 
 def test_a_user_script_without_a_guard_can_make_data(tmp_path):

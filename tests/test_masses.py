@@ -8,9 +8,8 @@ import pytest
 
 from bfq.data.readers import d4rl
 from bfq.data.replay import replay
-from bfq.envs.masses import robot_file, weigh_as_mujoco_2
-from bfq.envs.runners import GYMNASIUM, OLD_MASSES, Runners
-from bfq.envs.worlds import make_world
+from bfq.envs.make import make_environment
+from bfq.envs.robots import GYMNASIUM, OLD_MASSES, Robots, robot_file, set_old_masses
 
 FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
 
@@ -18,7 +17,7 @@ FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
 def test_a_capsule_weighs_as_a_cylinder_half_a_radius_longer_at_either_end():
     model = mujoco.MjModel.from_xml_path(str(robot_file("hopper.xml")))
     today = model.body_mass.copy()
-    weigh_as_mujoco_2(model, robot_file("hopper.xml"))
+    set_old_masses(model, robot_file("hopper.xml"))
     radius, half = model.geom("torso_geom").size[:2]
     body = model.body("torso").id
     length = 2 * half + radius
@@ -32,8 +31,8 @@ def test_a_capsule_weighs_as_a_cylinder_half_a_radius_longer_at_either_end():
 @pytest.mark.parametrize("robot", OLD_MASSES)
 def test_runners_and_the_world_of_that_name_weigh_the_same(robot):
     world, runners, rng = (
-        make_world(OLD_MASSES[robot], 1000),
-        Runners(robot, [5], True),
+        make_environment(OLD_MASSES[robot], 1000),
+        Robots(robot, [5], True),
         np.random.default_rng(0),
     )
     np.testing.assert_array_equal(np.float32(world.reset(seed=5)[0]), runners.observations[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bfq.data.readers.ogbench import WORLDS, read, relabel, world_and_goal
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput
 from bfq.tasks.play import PlayBlock, in_sight
@@ -81,11 +81,11 @@ def test_rewards_are_the_packages_to_the_last_number(world, dtype):
     "world", ["antmaze-giant", "humanoidmaze-large", "pointmaze-medium", "cube-single", "scene"]
 )
 def test_a_worlds_numbers_are_those_of_its_simulator(world):
-    simulators = Simulators(f"ogbench/{world}-singletask-v0", [0], 5)
+    simulators = SerialEnvironments(f"ogbench/{world}-singletask-v0", [0], 5)
     assert simulators.observations.shape[1] == WORLDS[world].observation
     simulators.reset()
-    assert len(simulators._envs[0].unwrapped.data.qpos) == WORLDS[world].qpos
-    assert simulators._envs[0].unwrapped._reward_task_id == WORLDS[world].default
+    assert len(simulators.members[0].unwrapped.data.qpos) == WORLDS[world].qpos
+    assert simulators.members[0].unwrapped._reward_task_id == WORLDS[world].default
 
 
 def maze_file(path, lengths=(6, 1, 4), change=None):
@@ -270,9 +270,9 @@ def test_an_unknown_world_of_play_is_refused():
 def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
     from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
-    simulators = Simulators("ogbench/cube-single-singletask-task2-v0", [3], 200)
+    simulators = SerialEnvironments("ogbench/cube-single-singletask-task2-v0", [3], 200)
     simulators.reset()
-    world = simulators._envs[0].unwrapped
+    world = simulators.members[0].unwrapped
     errand = {
         "target_block": 0,
         "target_block_pos": np.array([0.5, 0.0, 0.02]),

@@ -1,4 +1,4 @@
-"""Simulators are made from an id alone, repeat by their seed, and do not disturb one another."""
+"""SerialEnvironments are made from an id alone, repeat by their seed, and do not disturb one another."""
 
 import os
 import subprocess
@@ -14,9 +14,15 @@ import numpy as np
 import pytest
 
 from bfq.envs import batch
-from bfq.envs.batch import RunnerBatch, Simulators, Spread, open_batch, seconds_per_step
-from bfq.envs.states import stage
-from bfq.envs.worlds import make_world, usual_steps
+from bfq.envs.batch import (
+    ParallelEnvironments,
+    SerialEnvironments,
+    make_environments,
+    seconds_per_step,
+)
+from bfq.envs.make import make_environment, registered_limit
+from bfq.envs.robots import RobotEnvironments
+from bfq.envs.states import open_replay
 from bfq.errors import BadInput
 from bfq.run import RunConfig, read_config, write_config
 
@@ -48,11 +54,11 @@ def trap(tmp_path, monkeypatch):
 
 def test_a_simulator_never_imports_a_module_named_in_its_id(trap):
     for make in (
-        lambda: make_world(trap, 10),
-        lambda: make_world(f"ogbench/{trap}", 10),
-        lambda: open_batch(trap, [0, 1], 10),
-        lambda: usual_steps(trap),
-        lambda: stage(trap).__enter__(),
+        lambda: make_environment(trap, 10),
+        lambda: make_environment(f"ogbench/{trap}", 10),
+        lambda: make_environments(trap, [0, 1], 10),
+        lambda: registered_limit(trap),
+        lambda: open_replay(trap).__enter__(),
     ):
         with pytest.raises(BadInput, match="simulator must be an id like Pendulum-v1"):
             make()
@@ -76,7 +82,7 @@ def test_a_run_record_with_a_module_as_its_simulator_is_refused(trap, tmp_path):
 def test_an_unknown_id_is_refused_in_a_sentence():
     for simulator in ("NoSuch-v1", "ogbench/no-such-singletask-v0", "bfq/NoSuch"):
         with pytest.raises(BadInput, match=simulator.rpartition("/")[2]):
-            make_world(simulator, 10)
+            make_environment(simulator, 10)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +94,14 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 ):
     monkeypatch.setitem(sys.modules, module, None)  # importing it now fails as if it were not there
     with pytest.raises(BadInput, match=rf"{module}: pip install 'bfq-rl\[{extra}\]'"):
-        make_world(simulator, 10)
+        make_environment(simulator, 10)
 
 
 def test_the_old_robots_are_made_in_silence_and_their_episodes_end_when_told():
     pytest.importorskip("mujoco")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        simulators = Simulators("HalfCheetah-v4", [0], 3)
+        simulators = SerialEnvironments("HalfCheetah-v4", [0], 3)
     path(simulators, 2)
     assert simulators.running.all()
     truncated = simulators.step(np.zeros((1, 6), np.float32))[3]
@@ -104,7 +110,7 @@ def test_the_old_robots_are_made_in_silence_and_their_episodes_end_when_told():
 
 
 def test_a_world_that_tells_nothing_of_success_says_so_by_nan():
-    simulators = Simulators("Pendulum-v1", [0, 1], 5)
+    simulators = SerialEnvironments("Pendulum-v1", [0, 1], 5)
     path(simulators)
     assert np.isnan(simulators.success).all()
 
@@ -112,7 +118,7 @@ def test_a_world_that_tells_nothing_of_success_says_so_by_nan():
 def test_a_world_of_ogbench_without_a_single_task_is_refused():
     pytest.importorskip("ogbench")
     with pytest.raises(BadInput, match="has no reward"):
-        make_world("ogbench/cube-single-v0", 10)
+        make_environment("ogbench/cube-single-v0", 10)
 
 
 @pytest.mark.parametrize("simulator", [MAZE, SCENE, "AdroitHandPen-v1"])
@@ -121,19 +127,19 @@ def test_an_episode_repeats_by_its_seed_alone_and_leaves_numpys_generator_as_it_
     pytest.importorskip("gymnasium_robotics")
     np.random.seed(123)
     expected = np.random.RandomState(123).uniform(size=3)
-    first = path(Simulators(simulator, [7, 8], 20))
+    first = path(SerialEnvironments(simulator, [7, 8], 20))
     np.testing.assert_array_equal(np.random.uniform(size=3), expected)
-    again = path(Simulators(simulator, [7, 8], 20))
+    again = path(SerialEnvironments(simulator, [7, 8], 20))
     np.testing.assert_array_equal(first, again)
     assert (first[0, 0] != first[0, 1]).any()
 
 
 def test_success_is_that_of_the_last_step():
     pytest.importorskip("ogbench")
-    simulators = Simulators(MAZE, [0, 1], 50)
+    simulators = SerialEnvironments(MAZE, [0, 1], 50)
     simulators.reset()
     assert np.isnan(simulators.success).all()
-    simulators._envs[1].unwrapped.set_xy(np.array([20.0, 20.0]))  # the goal: row 6, column 6
+    simulators.members[1].unwrapped.set_xy(np.array([20.0, 20.0]))  # the goal: row 6, column 6
     rewards, terminated = simulators.step(np.zeros((2, 8), np.float32))[1:3]
     np.testing.assert_array_equal(simulators.success, [0.0, 1.0])
     np.testing.assert_array_equal(rewards, [-1.0, 0.0])
@@ -142,9 +148,9 @@ def test_success_is_that_of_the_last_step():
 
 def test_mazes_leave_no_file_behind_and_none_open():
     pytest.importorskip("ogbench")
-    make_world(MAZE, 10)  # whatever is opened once, by importing
+    make_environment(MAZE, 10)  # whatever is opened once, by importing
     files, handles = set(os.listdir(tempfile.gettempdir())), len(os.listdir("/dev/fd"))
-    worlds = [make_world(MAZE, 10) for _ in range(5)]
+    worlds = [make_environment(MAZE, 10) for _ in range(5)]
     left = {
         name for name in set(os.listdir(tempfile.gettempdir())) - files if name.endswith(".xml")
     }
@@ -155,13 +161,13 @@ def test_mazes_leave_no_file_behind_and_none_open():
 
 def test_worlds_that_share_a_model_move_as_a_world_with_a_model_of_its_own():
     pytest.importorskip("ogbench")
-    simulators = Simulators(SCENE, [3, 4], 20)
+    simulators = SerialEnvironments(SCENE, [3, 4], 20)
     alone = gymnasium.make(SCENE.removeprefix("ogbench/"), disable_env_checker=True)
     simulators.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of bounds that are rounded
         alone.reset(seed=4)
-    locked, free = (world.unwrapped for world in simulators._envs)
+    locked, free = (world.unwrapped for world in simulators.members)
     assert locked._model is free._model  # 70 MB that need not be kept twice
     locked._cur_button_states = np.array(
         [0, 0]
@@ -183,8 +189,8 @@ def test_worlds_that_share_a_model_move_as_a_world_with_a_model_of_its_own():
 def test_a_world_can_be_drawn_without_a_screen():
     pytest.importorskip("ogbench")
     program = (  # in a process of its own, since MuJoCo looks for its graphics once
-        "from bfq.envs.batch import Simulators\n"
-        f"simulators = Simulators({MAZE!r}, [0], 10, render=True); simulators.reset()\n"
+        "from bfq.envs.batch import SerialEnvironments\n"
+        f"simulators = SerialEnvironments({MAZE!r}, [0], 10, render=True); simulators.reset()\n"
         "frame = simulators.render(); print(frame.shape, frame.std() > 5); simulators.close()"
     )
     bare = {
@@ -199,9 +205,9 @@ def test_a_world_can_be_drawn_without_a_screen():
 
 
 def test_runners_on_all_cores_give_the_numbers_of_the_wrapped_robots():
-    fast = open_batch("HalfCheetah-v4", [3, 4, 5], 1000)
-    slow = Simulators("HalfCheetah-v4", [3, 4, 5], 1000)
-    assert isinstance(fast, RunnerBatch)
+    fast = make_environments("HalfCheetah-v4", [3, 4, 5], 1000)
+    slow = SerialEnvironments("HalfCheetah-v4", [3, 4, 5], 1000)
+    assert isinstance(fast, RobotEnvironments)
     np.testing.assert_array_equal(fast.reset(), slow.reset())
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -213,7 +219,7 @@ def test_runners_on_all_cores_give_the_numbers_of_the_wrapped_robots():
 
 
 def test_a_robot_that_fell_earns_nothing_more():
-    fallen = open_batch("Hopper-v4", [0, 1], 1000)
+    fallen = make_environments("Hopper-v4", [0, 1], 1000)
     fallen.reset()
     while fallen.running.any():
         fallen.step(np.ones((2, 3), np.float32))
@@ -225,7 +231,7 @@ def test_a_robot_that_fell_earns_nothing_more():
 
 
 def test_another_episode_limit_is_left_to_the_wrapped_robots():
-    assert isinstance(open_batch("Hopper-v4", [0], 10), Simulators)
+    assert isinstance(make_environments("Hopper-v4", [0], 10), SerialEnvironments)
 
 
 # On all cores
@@ -234,9 +240,9 @@ def test_another_episode_limit_is_left_to_the_wrapped_robots():
 def same_numbers(simulator, count, steps, episode_steps):
     """Steps the same worlds in one process and in two, and compares everything they tell."""
     seeds, rng = range(5, 5 + count), np.random.default_rng(0)
-    serial = Simulators(simulator, seeds, episode_steps)
+    serial = SerialEnvironments(simulator, seeds, episode_steps)
     low, high = serial.action_low, serial.action_high
-    with closing(Spread(simulator, seeds, episode_steps, 2)) as spread:
+    with closing(ParallelEnvironments(simulator, seeds, episode_steps, 2)) as spread:
         np.testing.assert_array_equal(spread.reset(), serial.reset())
         for _ in range(steps):
             actions = rng.uniform(low, high, (count, len(low))).astype(np.float32)
@@ -261,13 +267,13 @@ def test_antmazes_in_processes_give_the_numbers_of_one_process():
 
 def test_long_evaluations_use_all_cores_and_short_ones_do_not(monkeypatch):
     monkeypatch.setattr(batch, "cores", lambda: 2)
-    for seconds, kind in ((1e9, Spread), (1e-6, Simulators)):
+    for seconds, kind in ((1e9, ParallelEnvironments), (1e-6, SerialEnvironments)):
         monkeypatch.setattr(batch, "seconds_per_step", lambda _, seconds=seconds: seconds)
-        with closing(open_batch("Pendulum-v1", [0, 1], 10)) as opened:
+        with closing(make_environments("Pendulum-v1", [0, 1], 10)) as opened:
             assert isinstance(opened, kind)
     monkeypatch.setattr(batch, "seconds_per_step", lambda _: 1e9)
-    with closing(open_batch("Pendulum-v1", [0], 10)) as opened:
-        assert isinstance(opened, Simulators)
+    with closing(make_environments("Pendulum-v1", [0], 10)) as opened:
+        assert isinstance(opened, SerialEnvironments)
     assert 0.0 < seconds_per_step("Pendulum-v1") < 1.0
 
 
@@ -293,26 +299,26 @@ def test_a_world_that_only_the_users_script_knows_stays_in_its_process(monkeypat
         monkeypatch.setitem(
             gymnasium.registry, name, gymnasium.envs.registration.EnvSpec(name, Own)
         )
-        with closing(open_batch(name, [0, 1], 10)) as opened:
-            assert isinstance(opened, Simulators)
+        with closing(make_environments(name, [0, 1], 10)) as opened:
+            assert isinstance(opened, SerialEnvironments)
 
 
 def test_what_goes_wrong_in_a_process_is_one_sentence():
-    with closing(Spread("Pendulum-v1", [0, 1], 10, 2)) as spread:
+    with closing(ParallelEnvironments("Pendulum-v1", [0, 1], 10, 2)) as spread:
         spread.reset()
         with pytest.raises(BadInput, match=r"the simulator Pendulum-v1 failed: IndexError"):
             spread.step(np.zeros((2, 0), np.float32))
-    with closing(Spread("Pendulum-v1", [0, 1], 10, 2)) as spread:
-        spread._helpers[1].kill()
+    with closing(ParallelEnvironments("Pendulum-v1", [0, 1], 10, 2)) as spread:
+        spread.workers[1].kill()
         with pytest.raises(BadInput, match=r"Pendulum-v1 stopped: .* died \(exit code -9\)"):
             spread.reset()
 
 
 def test_processes_end_with_the_one_who_started_them():
     program = (
-        "import os\nfrom bfq.envs.batch import Spread\n"
-        "spread = Spread('Pendulum-v1', [0, 1], 10, 2); spread.reset()\n"
-        "print(*[helper._process.pid for helper in spread._helpers], flush=True); os.kill(os.getpid(), 9)"
+        "import os\nfrom bfq.envs.batch import ParallelEnvironments\n"
+        "spread = ParallelEnvironments('Pendulum-v1', [0, 1], 10, 2); spread.reset()\n"
+        "print(*[worker.pid for worker in spread.workers], flush=True); os.kill(os.getpid(), 9)"
     )
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

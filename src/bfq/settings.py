@@ -309,11 +309,9 @@ def _limit(simulator: str | None) -> int:
     """After how many steps episodes end: the simulator's own limit, where it has one."""
     if simulator is None:
         return USUAL_STEPS
-    from bfq.envs.worlds import (
-        usual_steps,  # imports a simulator's package: only where one is named
-    )
+    from bfq.envs.make import registered_limit
 
-    return usual_steps(simulator) or USUAL_STEPS
+    return registered_limit(simulator) or USUAL_STEPS
 
 
 def limited(run: RunConfig, episode_steps: int | None) -> RunConfig:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bfq.envs.crew import same_modules
+from bfq.envs.worker_pool import same_modules
 from bfq.errors import BadInput
 from bfq.files import make_folder
 

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.maze_ant import as_maze_ant, flipped
+from bfq.envs.antmaze import as_maze_ant, flipped
 from bfq.errors import unknown
 
 REWARD_SCALE = 10.0  # reward of the directional Ant, a meter

@@ -15,7 +15,7 @@ from bfq.agents import Acting, Agent, Spec
 from bfq.agents.registry import configure
 from bfq.bench.timing import device_limits, minimum_cost, timed
 from bfq.data.transforms import RewardTransform, Transforms
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import World, population_act, rollout
 from bfq.run import members_of
@@ -291,7 +291,7 @@ def time_evaluation(
     population: Population, world: World, protocol: Protocol, steps: int | None, repeats: int
 ) -> list[RolloutTiming]:
     """Time evaluations of the same freshly initialized members, fastest first."""
-    one = Simulators(world.simulator, [0], world.episode_steps)
+    one = SerialEnvironments(world.simulator, [0], world.episode_steps)
     spec = Spec(one.observations.shape[1], len(one.action_low))
     zeros, unchanged = np.zeros(spec.observation_dim, np.float32), RewardTransform("none", 1.0, 0.0)
     transforms = Transforms(zeros, zeros + 1, one.action_low, one.action_high, unchanged, "none")

@@ -363,7 +363,7 @@ def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
     import jax
 
     from bfq.bench.measure import time_evaluation
-    from bfq.envs.cores import cores
+    from bfq.envs.worker_pool import cores
     from bfq.evaluation.protocol import protocol_from
     from bfq.evaluation.rollout import World
     from bfq.experiment import population_of

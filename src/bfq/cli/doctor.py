@@ -28,32 +28,32 @@ def _update() -> str:
 
 
 def _pendulum() -> str:
-    from bfq.envs.batch import Simulators
+    from bfq.envs.batch import SerialEnvironments
 
-    simulators = Simulators("Pendulum-v1", [0], 10)
+    simulators = SerialEnvironments("Pendulum-v1", [0], 10)
     simulators.reset()
     simulators.close()
     return "Pendulum-v1 resets"
 
 
 def _robot() -> str:
-    from bfq.envs.runners import Runners
+    from bfq.envs.robots import Robots
 
-    Runners("halfcheetah", [0]).close()
+    Robots("halfcheetah", [0]).close()
     return f"{_module('mujoco')()}, a robot stands"
 
 
 def _adroit() -> str:
-    from bfq.envs.worlds import make_world
+    from bfq.envs.make import make_environment
 
-    make_world("AdroitHandPen-v1", 100).close()
+    make_environment("AdroitHandPen-v1", 100).close()
     return "a hand holds a pen"
 
 
 def _drawing() -> str:
-    from bfq.envs.batch import Simulators
+    from bfq.envs.batch import SerialEnvironments
 
-    simulators = Simulators("HalfCheetah-v4", [0], 10, render=True)
+    simulators = SerialEnvironments("HalfCheetah-v4", [0], 10, render=True)
     simulators.reset()
     height, width, _ = simulators.render().shape
     simulators.close()

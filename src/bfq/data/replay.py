@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
 from bfq.data.statistics import spaced
-from bfq.envs.states import STATE, Stage, stage
+from bfq.envs.states import STATE, ReplayEnvironment, open_replay
 from bfq.errors import BadInput
 
 Doubles = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]
     when = stored_when(dataset)
     chosen = chosen_rows(dataset, when, rows)
     spread = np.asarray(dataset.observations[spaced(len(dataset), SAMPLE)], np.float64).std(0)
-    with stage(simulator) as world:
+    with open_replay(simulator) as world:
         one = _steps(world, dataset, chosen)
         drifts = [_drift(world, dataset, *episode) for episode in _episodes(dataset, when)]
         warnings = len(world.warnings)
@@ -165,22 +165,22 @@ def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, int, int]]:
         yield int(state[k]), int(first[k]), int(min(last[k], first[k] + max(HORIZONS)))
 
 
-def _steps(world: Stage, dataset: Dataset, chosen: Chosen) -> Away:
+def _steps(world: ReplayEnvironment, dataset: Dataset, chosen: Chosen) -> Away:
     """One step from the state before every chosen row."""
     away = []
     for row, state in zip(chosen.rows.tolist(), chosen.states.tolist(), strict=True):
-        world.place(dataset.infos, state)
+        world.set_state(dataset.infos, state)
         away.append(_step(world, dataset, row))
     return Away(np.stack([each[0] for each in away]), np.array([each[1] for each in away]))
 
 
-def _drift(world: Stage, dataset: Dataset, state: int, begin: int, end: int) -> Doubles:
+def _drift(world: ReplayEnvironment, dataset: Dataset, state: int, begin: int, end: int) -> Doubles:
     """Errors along an episode that is replayed from its first state alone: (steps, numbers compared)."""
-    world.place(dataset.infos, state)
+    world.set_state(dataset.infos, state)
     return np.stack([_step(world, dataset, row)[0] for row in range(begin, end)])
 
 
-def _step(world: Stage, dataset: Dataset, row: int) -> tuple[Doubles, float]:
+def _step(world: ReplayEnvironment, dataset: Dataset, row: int) -> tuple[Doubles, float]:
     """How far one step lands from the logged next observation and reward.
 
     A simulator may show less or more than the log (Ant's contact forces): what both begin with is compared.

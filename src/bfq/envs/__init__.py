@@ -1,1 +1,1 @@
-"""Simulators: the world that data is made in and policies are judged in."""
+"""Environments: built from an id, stepped together, and set to logged states."""

@@ -1,39 +1,171 @@
-"""D4RL's AntMaze (v2) on today's MuJoCo: an Ant must walk to a goal it is not told of.
+"""D4RL's AntMaze (v2) on today's MuJoCo, and the mazes that it shares with OGBench.
 
-The world is D4RL's fact by fact: the maps, walls 2 m high, the Ant (10 Hz, motors of ±30, contacts,
-masses), 29 observations (15 positions, 14 velocities), start at the origin with jitter, a goal drawn at
-every reset at its cell's center + U(0, 1) + U(0, 0.5) an axis, reward 1 and the end within 0.5 m of it,
-reward 0 before. A fallen Ant lies until the time is up. From the states in D4RL's files a step here ends
-where D4RL's did, to the rounding of the files (median error 6e-7); in about 1 step of 1000, nearly always
-at a wall, positions are off by up to 0.003.
+The environment follows D4RL fact by fact: the maps, walls 2 m high, the Ant (10 Hz, motors of ±30, contacts,
+masses), 29 observations (15 positions, 14 velocities) without the goal, a start at the origin with jitter, a
+goal drawn at every reset at its cell's center + U(0, 1) + U(0, 0.5) per axis, and reward 1 and the end of the
+episode within 0.5 m of it. A fallen Ant lies until the time is up. From the states in D4RL's files, a step
+ends where D4RL's did, to the rounding of the files (median error 6e-7); in about 1 step of 1000, nearly
+always at a wall, positions are off by up to 0.003.
 
-What differs: the random numbers (a world here has a generator of its own, seeded by `reset`; D4RL drew
-goals from NumPy's global one), how actions are written (±1 with a gear of 30, where D4RL scaled them to
-±30: the same force), the picture, and the version of MuJoCo.
+What differs: the random numbers (each environment has its own generator, seeded by `reset`; D4RL drew goals
+from NumPy's global one), how actions are written (±1 with a gear of 30, where D4RL scaled them to ±30: the
+same force), the rendering, and the version of MuJoCo.
 """
 
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.masses import robot_file, weigh_as_mujoco_2
-from bfq.envs.maze_ant import JITTER, Herd, as_maze_ant
-from bfq.envs.mazes import MAZES, UNIT, Maze, centers
-from bfq.envs.optional import package
+from bfq.envs.make import Environment, package
+from bfq.envs.robots import robot_file, set_old_masses
 from bfq.errors import unknown
 
+Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-ANT = robot_file("ant.xml")
+Cells = npt.NDArray[np.int64]  # (…, 2): row, column
+Places = npt.NDArray[np.float64]  # (…, 2): x along the columns, y along the rows, in meters
+Actuation = Callable[[Any, Floats], None]  # applies an action to MuJoCo's data
+UNIT = 4.0  # side of a cell, in meters
+ORIGIN = 1  # row and column of the cell whose center is (0, 0)
+NEIGHBORS = ((-1, 0), (0, -1), (1, 0), (0, 1))  # the first of equally short ways, as in OGBench
+FRAME_SKIP = 5
+JITTER = 0.1  # of the first state: uniform for positions, normal for velocities
 REACH = 0.5  # meters from the goal that count as arrival
-SPREADS = (
-    1.0,
-    0.5,
-)  # the goal is off its cell's center by a uniform draw of each of these, an axis
+SPREADS = (1.0, 0.5)  # per axis, the goal is off its cell's center by a uniform draw of each
 WALL_HEIGHT = 2.0
 PICTURE = (480, 640)  # height, width
-FIELD_OF_VIEW = 45.0  # degrees, of the height of the picture
+FIELD_OF_VIEW = 45.0  # degrees, vertical
+
+
+@dataclass(frozen=True)
+class Maze:
+    """A map: # is wall, all else free; R is the start of D4RL's tasks, G are the goals of its play data."""
+
+    rows: tuple[str, ...]
+
+    @cached_property
+    def walls(self) -> npt.NDArray[np.bool_]:
+        """Which cells are walls."""
+        return np.array([[mark == "#" for mark in row] for row in self.rows])
+
+    @cached_property
+    def free(self) -> Cells:
+        """All cells without a wall, row by row."""
+        return np.argwhere(~self.walls)
+
+    @cached_property
+    def rooms(self) -> Cells:
+        """Free cells that are not the middle of a straight corridor."""
+        return np.array([cell for cell in self.free if not self._is_corridor(*cell)])
+
+    def marked(self, mark: str) -> Cells:
+        """The cells with this letter on the map."""
+        return np.argwhere(np.array([list(row) for row in self.rows]) == mark)
+
+    def next_cells(self, cells: Cells, goals: Cells) -> Cells:
+        """The next cell on a shortest path from each cell to its goal; at the goal, the cell itself."""
+        columns = self.walls.shape[1]
+        here, there = cells @ (columns, 1), goals @ (columns, 1)
+        return np.stack(np.divmod(self._next[there, here], columns), axis=-1)
+
+    def cells_at(self, places: Places) -> Cells:
+        """The cells that contain these places; beyond the map, the cells at its edge."""
+        indices = np.floor(places[..., ::-1] / UNIT + ORIGIN + 0.5).astype(np.int64)
+        return np.clip(indices, 0, np.array(self.walls.shape) - 1)
+
+    def distances(self, goal: tuple[int, int]) -> Doubles:
+        """Steps from every cell to the goal, by breadth-first search; infinite where there is no path."""
+        distances = np.full(self.walls.shape, np.inf)
+        distances[goal] = 0.0
+        queue = deque([goal])
+        while queue:
+            cell = queue.popleft()
+            for neighbor in self._free_around(cell):
+                if np.isinf(distances[neighbor]):
+                    distances[neighbor] = distances[cell] + 1.0
+                    queue.append(neighbor)
+        return distances
+
+    @cached_property
+    def _next(self) -> Cells:
+        """[goal, cell] → next cell, each as its number in reading order."""
+        size, columns = self.walls.size, self.walls.shape[1]
+        table = np.tile(np.arange(size), (size, 1))
+        for goal in map(tuple, self.free.tolist()):
+            distances = self.distances(goal)
+            for cell in np.ndindex(*self.walls.shape):
+                row, column = min([cell, *self._free_around(cell)], key=lambda one: distances[one])
+                here = cell[0] * columns + cell[1]
+                table[goal[0] * columns + goal[1], here] = row * columns + column
+        return table
+
+    def _free_around(self, cell: tuple[int, ...]) -> list[tuple[int, int]]:
+        around = [(cell[0] + down, cell[1] + right) for down, right in NEIGHBORS]
+        rows, columns = self.walls.shape
+        return [
+            (i, j) for i, j in around if 0 <= i < rows and 0 <= j < columns and not self.walls[i, j]
+        ]
+
+    def _is_corridor(self, row: int, column: int) -> bool:
+        around = [bool(self.walls[row + down, column + right]) for down, right in NEIGHBORS]
+        return around in ([False, True, False, True], [True, False, True, False])
+
+
+def centers(cells: npt.ArrayLike) -> Places:
+    """Return the centers of these cells."""
+    return UNIT * (np.asarray(cells, np.float64)[..., ::-1] - ORIGIN)
+
+
+MAZES = {
+    "umaze": Maze((
+        "#####",
+        "#R..#",
+        "###.#",
+        "#G..#",
+        "#####",
+    )),
+    "medium": Maze((
+        "########",
+        "#R.##..#",
+        "#..#..G#",
+        "##...###",
+        "#..#...#",
+        "#G#..#.#",
+        "#...#G.#",
+        "########",
+    )),
+    "large": Maze((
+        "############",
+        "#R...#G....#",
+        "#.##.#.#.#.#",
+        "#....G.#..G#",
+        "#.####.###.#",
+        "#.G#.#.....#",
+        "##.#.#.#.###",
+        "#..#G.G#.G.#",
+        "############",
+    )),
+    "giant": Maze((
+        "################",
+        "#R#......##....#",
+        "#.#.##.#.#..##.#",
+        "#...#..#...#...#",
+        "#.###.######.#.#",
+        "#...#...#....#.#",
+        "###.#.#..#.#.###",
+        "#...#..#...#...#",
+        "#.#.#.######.#.#",
+        "#.###...#...##.#",
+        "#.....#...#....#",
+        "################",
+    )),
+}  # fmt: skip
 
 
 class Course(NamedTuple):
@@ -44,7 +176,7 @@ class Course(NamedTuple):
 
     @property
     def mean_goal(self) -> Doubles:
-        """The middle of where goals are drawn."""
+        """The mean of the distribution of goals."""
         return centers(self.goal_cell) + sum(SPREADS) / 2.0
 
 
@@ -53,25 +185,38 @@ COURSES = {
     "medium": Course(MAZES["medium"], (6, 6)),
     "large": Course(MAZES["large"], (7, 9)),
 }
-NAMES = {f"AntMaze-{size}-v0": size for size in COURSES}
+SIMULATORS = {f"bfq/AntMaze-{size}-v0": size for size in COURSES}
 
 
-def make(name: str, render: bool = False) -> "AntMaze":
-    """The world of that name, without a limit on the length of an episode (D4RL: 1000 steps, umaze 700)."""
-    if name not in NAMES:
-        raise unknown("world", name, NAMES)
-    return AntMaze(COURSES[NAMES[name]], "rgb_array" if render else None)
+def make_antmaze(simulator: str, episode_steps: int, render: bool = False) -> Environment:
+    """Make the maze with this id (D4RL's episodes have 1000 steps, in the U-maze 700)."""
+    if simulator not in SIMULATORS:
+        raise unknown("simulator", simulator, SIMULATORS)
+    environment = AntMaze(COURSES[SIMULATORS[simulator]], "rgb_array" if render else None)
+    return gymnasium.wrappers.TimeLimit(environment, episode_steps)
 
 
-def draw_goals(middles: Doubles, rng: np.random.Generator) -> Doubles:
-    """A goal for each cell center, as D4RL draws them: off it by two uniform draws an axis."""
-    return middles + sum(rng.uniform(0.0, spread, middles.shape) for spread in SPREADS)
+def draw_goals(cell_centers: Places, rng: np.random.Generator) -> Places:
+    """Draw a goal for each cell center, as D4RL does."""
+    return cell_centers + sum(rng.uniform(0.0, spread, cell_centers.shape) for spread in SPREADS)
 
 
-def build(maze: Maze) -> Any:
-    """The MuJoCo model of the maze with D4RL's Ant in it, a mark for the goal and a camera above."""
-    mujoco = package("mujoco", "mujoco")
-    spec = mujoco.MjSpec.from_file(str(ANT))
+def as_maze_ant(model: Any) -> None:
+    """Turn Gymnasium's Ant into that of D4RL and OGBench: 10 Hz, weaker motors, softer contacts."""
+    model.opt.timestep = 0.02
+    model.actuator_gear[:, 0] = 30.0
+    model.geom_solimp[:, :3] = (0.8, 0.8, 0.01)
+
+
+def flipped(qpos: Doubles) -> npt.NDArray[np.bool_]:
+    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion (w, x, y, z)."""
+    return 1.0 - 2.0 * (qpos[..., 4] ** 2 + qpos[..., 5] ** 2) < 0.0
+
+
+def build_maze(maze: Maze) -> Any:
+    """Build the MuJoCo model of the maze with D4RL's Ant, a mark at the goal and a camera above."""
+    mujoco, ant = package("mujoco", "mujoco"), robot_file("ant.xml")
+    spec = mujoco.MjSpec.from_file(str(ant))
     for row, column in np.argwhere(maze.walls):
         spec.worldbody.add_geom(
             name=f"wall_{row}_{column}",
@@ -82,42 +227,93 @@ def build(maze: Maze) -> Any:
             conaffinity=1,
             rgba=[0.7, 0.5, 0.3, 1.0],
         )
-    _furnish(mujoco, spec, maze)
+    _decorate(mujoco, spec, maze)
     model = spec.compile()
     as_maze_ant(model)
-    weigh_as_mujoco_2(model, ANT)
+    set_old_masses(model, ant)
     return model
 
 
-def _furnish(mujoco: Any, spec: Any, maze: Maze) -> None:
-    """What is there for pictures only: a mark for the goal, a camera above, and a calm floor."""
-    # The mark lies above the floor: one at (0, 0, 0) would be compiled as fixed to its place.
+def _decorate(mujoco: Any, spec: Any, maze: Maze) -> None:
+    """Add what only rendering needs: a mark at the goal, a camera above, and a plain floor."""
+    # The mark lies above the floor: MuJoCo would compile one at (0, 0, 0) as immovable.
     mark = {"pos": [0.0, 0.0, 0.05], "size": [REACH, 0.02, 0.0], "rgba": [0.9, 0.1, 0.1, 1.0]}
     spec.worldbody.add_site(name="goal", type=mujoco.mjtGeom.mjGEOM_CYLINDER, **mark)
-    spec.worldbody.add_camera(name="above", pos=_above(maze), fovy=FIELD_OF_VIEW)
+    rows, columns = maze.walls.shape
+    height = 1.05 * UNIT * max(rows, columns * PICTURE[0] / PICTURE[1])  # the whole maze is visible
+    above = WALL_HEIGHT + height / 2.0 / np.tan(np.radians(FIELD_OF_VIEW / 2.0))
+    middle = centers(((rows - 1) / 2.0, (columns - 1) / 2.0))
+    spec.worldbody.add_camera(name="above", pos=[*middle, above], fovy=FIELD_OF_VIEW)
     floor = spec.texture("texplane")
     floor.rgb1, floor.rgb2 = [0.2, 0.3, 0.4], [0.1, 0.2, 0.3]
     spec.material("MatPlane").reflectance = 0.0
 
 
-def _above(maze: Maze) -> list[float]:
-    """From where a camera that looks down has the whole maze in the picture."""
-    rows, columns = maze.walls.shape
-    height = 1.05 * UNIT * max(rows, columns * PICTURE[0] / PICTURE[1])
-    middle = centers(((rows - 1) / 2.0, (columns - 1) / 2.0))
-    return [*middle, WALL_HEIGHT + height / 2.0 / np.tan(np.radians(FIELD_OF_VIEW / 2.0))]
+def motors(data: Any, action: Floats) -> None:
+    """Set the motors to the action."""
+    data.ctrl[:] = action
 
 
-# Gymnasium is not read by mypy, so its classes are Any to it.
+def slide(data: Any, action: Floats) -> None:
+    """Move OGBench's point by up to 0.2 m per axis; it stands still afterwards."""
+    data.qpos[:] += 0.2 * action
+    data.qvel[:] = 0.0
+
+
+class MazeRobots:
+    """Robots that share one model, stepped together. `qpos` and `qvel` are their current states."""
+
+    def __init__(self, model: Any, count: int, actuation: Actuation = motors):
+        self._mujoco = package("mujoco", "mujoco")
+        self._model, self._actuation = model, actuation
+        self.data = [self._mujoco.MjData(model) for _ in range(count)]
+        self.qpos: Doubles = np.tile(model.qpos0, (count, 1))
+        self.qvel: Doubles = np.zeros((count, model.nv))
+
+    def place(self, places: Places, rng: np.random.Generator, normalize: bool = True) -> None:
+        """Put every robot at its place with jittered joints and velocities.
+
+        MuJoCo 2 normalized the jittered quaternion at once, MuJoCo 3 does so only in the first step.
+        """
+        for k, data in enumerate(self.data):
+            self._mujoco.mj_resetData(self._model, data)
+            data.qpos[:] += rng.uniform(-JITTER, JITTER, self._model.nq)
+            data.qpos[:2] = places[k]
+            data.qvel[:] = JITTER * rng.standard_normal(self._model.nv)
+            if normalize:
+                self._mujoco.mj_normalizeQuat(self._model, data.qpos)
+            self._update(k)
+
+    def set_state(self, k: int, qpos: Doubles, qvel: Doubles) -> None:
+        """Set one robot to a state."""
+        self._mujoco.mj_resetData(self._model, self.data[k])
+        self.data[k].qpos[:], self.data[k].qvel[:] = qpos, qvel
+        self._update(k)
+
+    def step(self, actions: Floats) -> None:
+        """Move every robot for a tenth of a second."""
+        step, model, apply = self._mujoco.mj_step, self._model, self._actuation
+        for k, data in enumerate(self.data):
+            apply(data, actions[k])
+            step(model, data, FRAME_SKIP)
+            self.qpos[k], self.qvel[k] = data.qpos, data.qvel
+
+    def _update(self, k: int) -> None:
+        data = self.data[k]
+        self._mujoco.mj_forward(self._model, data)
+        self.qpos[k], self.qvel[k] = data.qpos, data.qvel
+
+
+# mypy does not read Gymnasium, so its classes have the type Any.
 class AntMaze(gymnasium.Env):  # type: ignore[misc]
-    """The Ant in a maze, with Gymnasium's verbs. `info["success"]` is 1 in the step that reaches the goal."""
+    """The Ant in a maze as a Gymnasium environment; `info["success"]` is 1 in the step that arrives."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, course: Course, render_mode: str | None = None):
         self._course, self.render_mode = course, render_mode
-        self._model = build(course.maze)
-        self._ant = Herd(self._model, 1)
+        self._model = build_maze(course.maze)
+        self.robots = MazeRobots(self._model, 1)
         self._renderer: Any = None
         self.goal = course.mean_goal
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (29,), np.float64)
@@ -126,38 +322,36 @@ class AntMaze(gymnasium.Env):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Doubles, dict[str, Any]]:
-        """Begins an episode at the origin, with a goal drawn anew."""
+        """Start an episode at the origin, with a new goal."""
         super().reset(seed=seed)
         self.goal = draw_goals(centers(self._course.goal_cell), self.np_random)
         self._model.site("goal").pos[:2] = self.goal
-        self._ant.place(self.np_random.uniform(-JITTER, JITTER, (1, 2)), self.np_random)
+        self.robots.place(self.np_random.uniform(-JITTER, JITTER, (1, 2)), self.np_random)
         return self._observation(), {"goal": self.goal.copy()}
 
-    def step(
-        self, action: npt.NDArray[np.float32]
-    ) -> tuple[Doubles, float, bool, bool, dict[str, Any]]:
-        """Moves for a tenth of a second; arrival is judged after the move."""
-        self._ant.step(np.asarray(action)[None])
-        arrived = bool(np.linalg.norm(self._ant.qpos[0, :2] - self.goal) <= REACH)
+    def step(self, action: Floats) -> tuple[Doubles, float, bool, bool, dict[str, Any]]:
+        """Move for a tenth of a second, then check for arrival."""
+        self.robots.step(np.asarray(action)[None])
+        arrived = bool(np.linalg.norm(self.robots.qpos[0, :2] - self.goal) <= REACH)
         return self._observation(), float(arrived), arrived, False, {"success": float(arrived)}
 
     def set_state(self, qpos: Doubles, qvel: Doubles) -> None:
-        """Puts the Ant into a state of a log."""
-        self._ant.set_state(0, qpos, qvel)
+        """Set the Ant to a logged state."""
+        self.robots.set_state(0, qpos, qvel)
 
     def render(self) -> npt.NDArray[np.uint8]:
-        """The maze from above, the goal marked in red."""
+        """Render the maze from above, with the goal in red."""
         if self._renderer is None:
             self._renderer = package("mujoco", "mujoco").Renderer(self._model, *PICTURE)
-        self._renderer.update_scene(self._ant.worlds[0], camera="above")
+        self._renderer.update_scene(self.robots.data[0], camera="above")
         picture: npt.NDArray[np.uint8] = self._renderer.render()
         return picture
 
     def close(self) -> None:
-        """Gives back what drawing has taken."""
+        """Close the renderer."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
 
     def _observation(self) -> Doubles:
-        return np.concatenate([self._ant.qpos[0], self._ant.qvel[0]])
+        return np.concatenate([self.robots.qpos[0], self.robots.qvel[0]])

@@ -1,4 +1,4 @@
-"""Many seeded simulators stepped together: any world, on one core or on all, or runners without wrappers."""
+"""Many seeded environments stepped together, in one process or in several."""
 
 import time
 from collections.abc import Sequence
@@ -10,174 +10,140 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.cores import cores
-from bfq.envs.crew import Dead, Helper
-from bfq.envs.runners import GYMNASIUM, MOST_STEPS, OLD_MASSES, Runners
-from bfq.envs.worlds import World, make_world
+from bfq.envs.make import OLD_MASSES, make_environment, resolve
+from bfq.envs.worker_pool import Worker, WorkerDied, cores
 from bfq.errors import BadInput
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Stepped = tuple[Floats, Floats, Flags, Flags]
-RUNNERS = {  # simulator: robot, whether it has the old masses
-    **{world: (robot, False) for robot, world in GYMNASIUM.items()},
-    **{world: (robot, True) for robot, world in OLD_MASSES.items()},
+FASTER = {  # simulators with a faster implementation that gives the same numbers
+    name: "bfq.envs.robots:RobotEnvironments"
+    for robot in ("HalfCheetah", "Hopper", "Walker2d", "Ant")
+    for name in (f"{robot}-v4", f"bfq/{robot}{OLD_MASSES}")
 }
+FASTER_LIMIT = 1000  # steps per episode in the faster implementation
+PARALLEL_S = 20.0  # seconds of stepping on one core that outweigh the start of worker processes
 
-WORTH_S = 20.0  # of stepping on one core; for less, starting processes is not worth their time
 
+class Environments(Protocol):
+    """Environments with one episode each. An environment whose episode has ended stands still."""
 
-class Batch(Protocol):
-    """Simulators with one episode each. One whose episode is over stands still."""
-
-    success: Floats  # what each said of its last step: 1 or 0, NaN where the world does not tell
+    success: Floats  # `info["success"]` of the last step, 1 or 0; NaN where there is none
 
     @property
     def running(self) -> Flags:
-        """Which episodes are not over."""
+        """Which episodes have not ended."""
 
     def reset(self) -> Floats:
-        """The first observations."""
+        """Return the first observations."""
 
     def step(self, actions: Floats) -> Stepped:
-        """(observations, rewards, terminated, truncated); zeros and falses where an episode is over."""
+        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
 
     def close(self) -> None:
-        """Gives back what the simulators hold."""
+        """Release what the simulators hold."""
 
 
-def open_batch(simulator: str, seeds: Sequence[int], episode_steps: int) -> Batch:
-    """The simulators of that id, one a seed; the fastest way to the same numbers."""
-    if simulator in RUNNERS and episode_steps == MOST_STEPS:
-        return RunnerBatch(simulator, seeds)
+def make_environments(simulator: str, seeds: Sequence[int], episode_steps: int) -> Environments:
+    """Make one environment per seed, in the fastest way that gives the same numbers."""
+    if simulator in FASTER and episode_steps == FASTER_LIMIT:
+        fast: Environments = resolve(FASTER[simulator])(simulator, seeds)
+        return fast
     processes = min(cores(), len(seeds))
-    if processes > 1 and len(seeds) * episode_steps * seconds_per_step(simulator) > WORTH_S:
-        with suppress(Elsewhere):
-            return Spread(simulator, seeds, episode_steps, processes)
-    return Simulators(simulator, seeds, episode_steps)
+    if processes > 1 and len(seeds) * episode_steps * seconds_per_step(simulator) > PARALLEL_S:
+        with suppress(UnlikeHere):
+            return ParallelEnvironments(simulator, seeds, episode_steps, processes)
+    return SerialEnvironments(simulator, seeds, episode_steps)
 
 
 @cache
 def seconds_per_step(simulator: str, steps: int = 10) -> float:
-    """About how long one step of one simulator takes."""
-    one = Simulators(simulator, [0], steps)
+    """Measure about how long one step of one environment takes."""
+    one = SerialEnvironments(simulator, [0], steps)
     one.reset()
     still = np.clip(np.zeros((1, len(one.action_low)), np.float32), one.action_low, one.action_high)
-    one.step(still)  # the first may prepare something
-    began = time.perf_counter()
+    one.step(still)  # the first step may initialize something
+    started = time.perf_counter()
     for _ in range(steps - 1):
         one.step(still)
     one.close()
-    return (time.perf_counter() - began) / (steps - 1)
+    return (time.perf_counter() - started) / (steps - 1)
 
 
-class RunnerBatch:
-    """Running robots, on all cores."""
-
-    def __init__(self, simulator: str, seeds: Sequence[int]):
-        robot, old_masses = RUNNERS[simulator]
-        self._runners = Runners(robot, seeds, old_masses, min(cores(), len(seeds)))
-        self.success = np.full(len(seeds), np.nan, np.float32)
-
-    @property
-    def running(self) -> Flags:
-        """Which episodes are not over."""
-        return self._runners.running
-
-    def reset(self) -> Floats:
-        """The first observations."""
-        return self._runners.observations
-
-    def step(self, actions: Floats) -> Stepped:
-        """(observations, rewards, terminated, truncated); zeros and falses where an episode is over."""
-        running = self.running.copy()
-        step = self._runners.step(actions)
-        rewards = np.where(running, step.rewards, 0.0).astype(np.float32)
-        return self._runners.observations, rewards, step.terminated, step.truncated
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self._runners.close()
-
-
-class Simulators:
-    """One simulator a seed. A simulator whose episode is over stands still until the next reset.
-
-    `success` is what each simulator said of its last step: 1 or 0, NaN where the world does not tell.
-    """
+class SerialEnvironments:
+    """One environment per seed, stepped one after another."""
 
     def __init__(
         self, simulator: str, seeds: Sequence[int], episode_steps: int, render: bool = False
     ):
-        self._envs: list[World] = [make_world(simulator, episode_steps, render) for _ in seeds]
-        self._observed, self._acted = (
+        self.members = [make_environment(simulator, episode_steps, render) for _ in seeds]
+        self._observation, self._action = (
             _vectors(space, simulator)
-            for space in (self._envs[0].observation_space, self._envs[0].action_space)
+            for space in (self.members[0].observation_space, self.members[0].action_space)
         )
         self._seeds = list(seeds)
         self.running = np.zeros(len(seeds), bool)
-        self.observations = np.zeros((len(seeds), *self._observed.shape), np.float32)
+        self.observations = np.zeros((len(seeds), *self._observation.shape), np.float32)
         self.success = np.full(len(seeds), np.nan, np.float32)
 
     @property
     def action_low(self) -> Floats:
-        """The smallest action the simulator takes."""
-        return self._acted.low.astype(np.float32)
+        """The smallest valid action."""
+        return self._action.low.astype(np.float32)
 
     @property
     def action_high(self) -> Floats:
-        """The largest action the simulator takes."""
-        return self._acted.high.astype(np.float32)
+        """The largest valid action."""
+        return self._action.high.astype(np.float32)
 
     def reset(self) -> Floats:
-        """Begins an episode in each simulator, from its own seed."""
-        for k, (env, seed) in enumerate(zip(self._envs, self._seeds, strict=True)):
-            self.observations[k], _ = env.reset(seed=seed)
+        """Start an episode in each environment, from its own seed."""
+        for k, (environment, seed) in enumerate(zip(self.members, self._seeds, strict=True)):
+            self.observations[k], _ = environment.reset(seed=seed)
         self.running[:] = True
         self.success[:] = np.nan
         return self.observations.copy()
 
     def step(self, actions: Floats) -> Stepped:
-        """(observations, rewards, terminated, truncated); zeros and falses where an episode is over."""
-        rewards = np.zeros(len(self._envs), np.float32)
-        terminated, truncated = np.zeros(len(self._envs), bool), np.zeros(len(self._envs), bool)
+        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
+        rewards = np.zeros(len(self.members), np.float32)
+        terminated, truncated = np.zeros((2, len(self.members)), bool)
         for k in np.flatnonzero(self.running):
-            obs, reward, terminated[k], truncated[k], info = self._envs[k].step(actions[k])
-            self.observations[k], rewards[k] = obs, reward
+            observation, rewards[k], terminated[k], truncated[k], info = self.members[k].step(
+                actions[k]
+            )
+            self.observations[k] = observation
             self.success[k] = info.get("success", np.nan)
         self.running &= ~(terminated | truncated)
         return self.observations.copy(), rewards, terminated, truncated
 
     def render(self, index: int = 0) -> npt.NDArray[np.uint8]:
-        """A picture of one simulator."""
-        frame: Any = self._envs[index].render()
+        """Render one environment."""
+        frame: Any = self.members[index].render()
         return np.asarray(frame, np.uint8)
 
     def close(self) -> None:
-        """Gives back what the simulators hold."""
-        for env in self._envs:
-            env.close()
+        """Close every environment."""
+        for environment in self.members:
+            environment.close()
 
 
-class Elsewhere(Exception):
-    """Another process would not have the same simulator."""
+class UnlikeHere(Exception):
+    """A worker process does not have the same simulator as this process."""
 
 
-class Spread:
-    """Simulators in several processes, each with its share; the numbers are those of `Simulators`."""
+class ParallelEnvironments:
+    """Environments in several processes; the numbers are those of `SerialEnvironments`."""
 
     def __init__(self, simulator: str, seeds: Sequence[int], episode_steps: int, processes: int):
         self._simulator, self._count = simulator, len(seeds)
         self._shares = [slice(k, None, processes) for k in range(processes)]
-        self._helpers = [
-            Helper(silent=k > 0) for k in range(processes)
-        ]  # what all would say, one says
+        self.workers = [Worker(silent=k > 0) for k in range(processes)]  # one shows warnings
         try:
-            answers = self._all(
-                _open, [(simulator, seeds[share], episode_steps) for share in self._shares]
-            )
-            if any(answer != _registered(simulator) for answer in answers):
-                raise Elsewhere
+            opened = [(simulator, seeds[share], episode_steps) for share in self._shares]
+            if any(one != _registered(simulator) for one in self._call(_open, opened)):
+                raise UnlikeHere
         except BaseException:
             self.close()
             raise
@@ -185,70 +151,70 @@ class Spread:
         self.success = np.full(self._count, np.nan, np.float32)
 
     def reset(self) -> Floats:
-        """Begins an episode in each simulator, from its own seed."""
+        """Start an episode in each environment, from its own seed."""
         self.running[:] = True
         self.success[:] = np.nan
-        (observations,) = self._gathered(self._all(_reset, [() for _ in self._shares]))
+        (observations,) = self._gather(self._call(_reset, [() for _ in self._shares]))
         return observations
 
     def step(self, actions: Floats) -> Stepped:
-        """(observations, rewards, terminated, truncated); zeros and falses where an episode is over."""
-        answers = self._all(_step, [(actions[share],) for share in self._shares])
-        observations, rewards, terminated, truncated, self.success = self._gathered(answers)
+        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
+        answers = self._call(_step, [(actions[share],) for share in self._shares])
+        observations, rewards, terminated, truncated, self.success = self._gather(answers)
         self.running &= ~(terminated | truncated)
         return observations, rewards, terminated, truncated
 
     def close(self) -> None:
-        """Ends the processes."""
-        for helper in self._helpers:
-            helper.close()
+        """End the processes."""
+        for worker in self.workers:
+            worker.close()
 
-    def _all(self, function: Any, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """Every process calls the function, at the same time."""
+    def _call(self, function: Any, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """Call the function in every process, at the same time."""
         try:
-            for helper, own in zip(self._helpers, arguments, strict=True):
-                helper.tell(function, *own)
-            return [helper.answer() for helper in self._helpers]
-        except Dead as error:
+            for worker, own in zip(self.workers, arguments, strict=True):
+                worker.submit(function, *own)
+            return [worker.result() for worker in self.workers]
+        except WorkerDied as error:
             raise BadInput(f"the simulator {self._simulator} stopped: {error}.") from error
-        except (BadInput, Elsewhere):
+        except (BadInput, UnlikeHere):
             raise
         except Exception as error:
             raise BadInput(f"the simulator {self._simulator} failed: {error!r}.") from error
 
-    def _gathered(self, answers: list[tuple[Any, ...]]) -> list[Any]:
-        """The arrays of all simulators from those of the shares."""
-        whole = [np.empty((self._count, *part.shape[1:]), part.dtype) for part in answers[0]]
+    def _gather(self, answers: list[tuple[Any, ...]]) -> list[Any]:
+        """Join the arrays of the shares."""
+        joined = [np.empty((self._count, *part.shape[1:]), part.dtype) for part in answers[0]]
         for share, answer in zip(self._shares, answers, strict=True):
-            for array, part in zip(whole, answer, strict=True):
+            for array, part in zip(joined, answer, strict=True):
                 array[share] = part
-        return whole
+        return joined
 
 
-# What a helping process does for `Spread`.
+# What a worker process does for `ParallelEnvironments`.
 
-_HELD: list[Simulators] = []  # its share
+_SHARE: list[SerialEnvironments] = []
 
 
 def _open(simulator: str, seeds: Sequence[int], episode_steps: int) -> str:
     try:
-        _HELD.append(Simulators(simulator, seeds, episode_steps))
+        _SHARE.append(SerialEnvironments(simulator, seeds, episode_steps))
     except BadInput as error:
-        raise Elsewhere from error  # perhaps the user's script knows this simulator, and here it is unknown
+        raise UnlikeHere from error  # the user's script may have registered this simulator
     return _registered(simulator)
 
 
 def _registered(simulator: str) -> str:
-    """How Gymnasium makes this simulator, as text; a function of the user's script has an address in it."""
+    """Describe what Gymnasium has registered; for a class of the user's script, with its address."""
     return repr(gymnasium.registry.get(simulator))
 
 
 def _reset() -> tuple[Floats]:
-    return (_HELD[0].reset(),)
+    return (_SHARE[0].reset(),)
 
 
 def _step(actions: Floats) -> tuple[Any, ...]:
-    return (*_HELD[0].step(actions), _HELD[0].success)
+    return (*_SHARE[0].step(actions), _SHARE[0].success)
 
 
 def _vectors(space: gymnasium.Space[Any], simulator: str) -> gymnasium.spaces.Box:

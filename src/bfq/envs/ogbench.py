@@ -1,4 +1,4 @@
-"""OGBench's worlds, with what keeps them from being repeated, many and silent put right."""
+"""OGBench's environments, made repeatable by their seed, silent, and cheap to have many of."""
 
 import copy
 import functools
@@ -13,57 +13,58 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from bfq.envs.make import package
 from bfq.errors import BadInput
 
-_PICTURE = {"width": 320, "height": 320}  # the package's own 200 is small for a video
+_PICTURE = {"width": 320, "height": 320}  # the package's default of 200 is small for a video
 
 
-def make(name: str, episode_steps: int, render: bool) -> Any:
-    """The single-task world of that name; the package must have been imported, which registers its worlds."""
-    if "-singletask" not in name:
+def make_ogbench(simulator: str, episode_steps: int, render: bool) -> Any:
+    """Make the single-task environment `ogbench/NAME`."""
+    package("ogbench", "ogbench")  # importing it registers its environments
+    if "-singletask" not in simulator:
         raise BadInput(
-            f"ogbench/{name} has no reward: name one task of it, "
+            f"{simulator} has no reward: name one of its tasks, "
             "such as ogbench/cube-single-singletask-task2-v0."
         )
+    name = simulator.removeprefix("ogbench/")
     if "maze" in name:
-        return _Repeatable(_fresh(name, episode_steps, render))
-    return _ArmWorld(_twin(_prototype(name, episode_steps, render)))
+        return _Repeatable(_new(name, episode_steps, render))
+    return _Arm(_copy(_prototype(name, episode_steps, render)))
 
 
-def _fresh(name: str, episode_steps: int, render: bool) -> Any:
+def _new(name: str, episode_steps: int, render: bool) -> Any:
     options = _PICTURE if render else {}
-    # It draws pictures without having declared it, to which Gymnasium's checker objects.
-    world = gymnasium.make(
+    # Its environments render without declaring it, which Gymnasium's checker refuses.
+    environment = gymnasium.make(
         name, max_episode_steps=episode_steps, disable_env_checker=True, **options
     )
-    _forget_model_file(getattr(world.unwrapped, "fullpath", None))
-    return world
+    _delete_model_file(getattr(environment.unwrapped, "fullpath", None))
+    return environment
 
 
-# Gymnasium is not read by mypy, so its classes are Any to it.
+# mypy does not read Gymnasium, so its classes have the type Any.
 class _Repeatable(gymnasium.Wrapper):  # type: ignore[misc]
-    """A world whose episodes begin by their seed alone, in silence."""
+    """An environment whose episodes depend on their seed alone and cause no warnings."""
 
-    def __init__(self, world: Any):
-        super().__init__(world)
-        with _unrounded():  # settled once: the arm's worlds build them anew at every look
-            self._observation_space, self._action_space = (
-                world.observation_space,
-                world.action_space,
-            )
+    def __init__(self, environment: Any):
+        super().__init__(environment)
+        with _without_cast_warning():  # stored, because the arm rebuilds its spaces at every access
+            self._observation_space = environment.observation_space
+            self._action_space = environment.action_space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Any]:
-        """Begins an episode; the mazes draw from NumPy's global generator besides their own."""
+        """Start an episode; the mazes also draw from NumPy's global generator."""
         if seed is None:
-            with _unrounded():
+            with _without_cast_warning():
                 return super().reset(options=options)
-        with _unrounded(), numpy_seeded(seed):
+        with _without_cast_warning(), numpy_seeded(seed):
             return super().reset(seed=seed, options=options)
 
     def close(self) -> None:
-        """Gives the renderer back, of which the world itself does not think."""
+        """Close the renderer, which the environment itself leaves open."""
         for name in ("custom_renderer", "_renderer"):
             if (renderer := getattr(self.unwrapped, name, None)) is not None:
                 renderer.close()
@@ -71,55 +72,47 @@ class _Repeatable(gymnasium.Wrapper):  # type: ignore[misc]
         super().close()
 
 
-class _ArmWorld(_Repeatable):
-    """A world of the arm: it shares its model with its twins, and keeps what it changes there, the locks."""
+class _Arm(_Repeatable):
+    """An arm that shares its model with its copies and stores what it changes there: the locks."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Any]:
-        """Begins an episode and remembers its locks."""
-        begun = super().reset(seed=seed, options=options)
+        """Start an episode and store its locks."""
+        first = super().reset(seed=seed, options=options)
         self._locks = self.unwrapped._model.dof_damping.copy()
-        return begun
+        return first
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """A step under this world's own locks."""
+        """Step with this environment's own locks."""
         model = self.unwrapped._model
         model.dof_damping[:] = self._locks
-        happened = super().step(action)
+        result = super().step(action)
         self._locks[:] = model.dof_damping
-        return happened
+        return result
 
 
 @functools.lru_cache(maxsize=1)
 def _prototype(name: str, episode_steps: int, render: bool) -> Any:
-    world = _fresh(name, episode_steps, render)
-    with _unrounded():
-        world.reset()  # builds the model
-    return world
+    environment = _new(name, episode_steps, render)
+    with _without_cast_warning():
+        environment.reset()  # builds the model
+    return environment
 
 
-def _twin(world: Any) -> Any:
-    """A world of its own state and of the same model: one takes a second to build and 110 MB to keep."""
-    parts = vars(world.unwrapped)
-    shared = [
-        parts["_mjcf_model"],
-        parts["_model"],
-        parts["_ik"],
-    ]  # the last solves and keeps nothing
-    shared += [
-        value for value in parts.values() if isinstance(value, list)
-    ]  # names and numbers of the parts
+def _copy(environment: Any) -> Any:
+    """Copy the state and share the model, which takes a second to build and 110 MB."""
+    parts = vars(environment.unwrapped)
+    shared = [parts["_mjcf_model"], parts["_model"], parts["_ik"]]  # the solver has no state
+    shared += [value for value in parts.values() if isinstance(value, list)]  # names and ids
     copies = {id(value): value for value in shared}
-    copies[id(parts["_data"])] = copy.copy(
-        parts["_data"]
-    )  # a deep copy of it would copy the model too
-    return copy.deepcopy(world, copies)
+    copies[id(parts["_data"])] = copy.copy(parts["_data"])  # a deep copy would copy the model too
+    return copy.deepcopy(environment, copies)
 
 
 @contextmanager
 def numpy_seeded(seed: int) -> Iterator[None]:
-    """Seeds NumPy's global generator for a while and puts it back after."""
+    """Seed NumPy's global generator, and restore its state afterwards."""
     state = np.random.get_state()
     np.random.seed(seed % 2**32)
     try:
@@ -129,8 +122,8 @@ def numpy_seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _unrounded() -> Iterator[None]:
-    """Silences the word that bounds of ±1 were rounded to 32 bits, which loses nothing."""
+def _without_cast_warning() -> Iterator[None]:
+    """Ignore the warning that bounds of ±1 are cast to 32 bits, which loses nothing."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*precision lowered by casting", category=UserWarning
@@ -138,13 +131,13 @@ def _unrounded() -> Iterator[None]:
         yield
 
 
-def _forget_model_file(path: str | None) -> None:
-    """A maze leaves its model in a temporary file, and that file open: many worlds would use up both."""
+def _delete_model_file(path: str | None) -> None:
+    """Close and delete the temporary file of a maze's model, which would accumulate."""
     if path is None or Path(path).parent != Path(tempfile.gettempdir()):
         return
     file = os.stat(path)
     for handle in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the listing's own handle is closed by now
+        with suppress(OSError):  # the handle of the listing itself is closed already
             if os.path.samestat(os.fstat(handle), file):
                 os.close(handle)
     os.unlink(path)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import Act, World
@@ -39,11 +39,13 @@ def check_video(path: Path) -> None:
 
 def watched(
     act: Act, world: World, protocol: Protocol, members: int, member: int
-) -> Iterator[Simulators]:
+) -> Iterator[SerialEnvironments]:
     """One member's first episode, step by step, the others acting along unseen."""
     if _failures:
         raise BadInput(f"graphics failed before: {_failures[0]}")
-    simulators = Simulators(world.simulator, [protocol.seed], world.episode_steps, render=True)
+    simulators = SerialEnvironments(
+        world.simulator, [protocol.seed], world.episode_steps, render=True
+    )
     try:
         observations, time = simulators.reset(), 0
         yield simulators
@@ -56,7 +58,7 @@ def watched(
         simulators.close()
 
 
-def _drawn(simulators: Simulators) -> Frame:
+def _drawn(simulators: SerialEnvironments) -> Frame:
     """A frame. Graphics that failed are not asked again, by any robot: a second try may end the process."""
     try:
         return simulators.render()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bfq.agents import Acting
 from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
-from bfq.envs.batch import Simulators, open_batch
+from bfq.envs.batch import SerialEnvironments, make_environments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.training.compiled import remember_compilations
@@ -30,7 +30,7 @@ class World(NamedTuple):
 
 def check_world(world: World, dataset: Dataset) -> None:
     """Refuses a simulator that does not exist or does not fit the data, before anything is trained for it."""
-    simulators = Simulators(world.simulator, [0], world.episode_steps)
+    simulators = SerialEnvironments(world.simulator, [0], world.episode_steps)
     seen, acted = simulators.observations.shape[1:], simulators.action_low.shape
     low, high = simulators.action_low, simulators.action_high
     simulators.close()
@@ -87,7 +87,7 @@ def rollout(act: Act, world: World, protocol: Protocol, members: int) -> Episode
     """Runs every member's episodes. Episode k begins in the same state for every member."""
     seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
     returns, time = np.zeros(len(seeds)), 0
-    with closing(open_batch(world.simulator, seeds, world.episode_steps)) as simulators:
+    with closing(make_environments(world.simulator, seeds, world.episode_steps)) as simulators:
         observations = simulators.reset()
         while simulators.running.any():
             actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(

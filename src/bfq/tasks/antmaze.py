@@ -20,9 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from bfq.envs.antmaze import COURSES, REACH, build, draw_goals
-from bfq.envs.maze_ant import Herd
-from bfq.envs.mazes import UNIT, Cells, Maze, centers
+from bfq.envs.antmaze import (
+    COURSES,
+    REACH,
+    UNIT,
+    Cells,
+    Maze,
+    MazeRobots,
+    build_maze,
+    centers,
+    draw_goals,
+)
 from bfq.errors import unknown
 from bfq.tasks.harness import Recipe, part_of
 from bfq.tasks.log import Log
@@ -56,10 +64,10 @@ class AntMazeBlock:
         rng = np.random.default_rng([seed, index])
         course = COURSES[self.maze]
         starts, ends = _starts_and_ends(course.maze, self.kind)
-        herd = Herd(_model(self.maze), self.episodes)
-        herd.place(_near(some(starts, self.episodes, rng), rng), rng)
+        robots = MazeRobots(_model(self.maze), self.episodes)
+        robots.place(_near(some(starts, self.episodes, rng), rng), rng)
         goals = draw_goals(centers(some(ends, self.episodes, rng)), rng)
-        track = walk(herd, goals, self.steps, _guide(course.maze, rng), rng)
+        track = walk(robots, goals, self.steps, _guide(course.maze, rng), rng)
         reached = np.linalg.norm(track.qpos[1:, :, :2] - course.mean_goal, axis=-1) <= REACH
         return track.log(track.states(), reached.astype(np.float32), (~reached).astype(np.float32))
 
@@ -83,7 +91,7 @@ def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
 
 @cache
 def _model(maze: str) -> Any:
-    return build(COURSES[maze].maze)
+    return build_maze(COURSES[maze].maze)
 
 
 def _starts_and_ends(maze: Maze, kind: str) -> tuple[Cells, Cells]:
@@ -102,7 +110,7 @@ def _guide(maze: Maze, rng: np.random.Generator) -> Guide:
 
     return Guide(
         waypoints,
-        move=lambda herd, directions: walk_towards(herd, directions, rng),
+        move=lambda robots, directions: walk_towards(robots, directions, rng),
         renew=lambda places, goals: goals,
         noise=NOISE,
     )

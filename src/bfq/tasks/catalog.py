@@ -18,7 +18,7 @@ class Task:
     name: str
     about: str
     data: str  # how its data comes to be
-    simulator: str  # as `bfq.envs.worlds` names it
+    simulator: str  # as `bfq.envs.make` names it
     episode_steps: int
     discount: float
     reward_transform: str

@@ -11,9 +11,8 @@ import numpy as np
 
 from bfq.data.dataset import Dataset
 from bfq.data.store import Writer
-from bfq.envs.cores import cores
+from bfq.envs.worker_pool import WorkerPool, cores
 from bfq.provenance import versions
-from bfq.tasks.crew import Crew
 from bfq.tasks.log import Block, Log
 
 Progress = Callable[[int], None]  # told how many transitions are made
@@ -75,7 +74,7 @@ def make(
     replace: bool = False,
 ) -> Dataset:
     """Makes the dataset in `folder`; one that was killed goes on where it stood."""
-    with Writer(folder, recipe.told(), replace) as writer, Crew(processes or cores()) as crew:
+    with Writer(folder, recipe.told(), replace) as writer, WorkerPool(processes or cores()) as pool:
         progress(writer.rows)
         lines = [
             _Line(part, _seed(recipe.seed, number), writer.pieces(number))
@@ -85,7 +84,7 @@ def make(
         for number, line in enumerate(lines):
             begin, end = end, end + line.part.size
             while writer.rows < end:
-                _fill(crew, lines[number:], writer.rows - begin)
+                _fill(pool, lines[number:], writer.rows - begin)
                 log = line.next_log().head(end - writer.rows)
                 writer.append(_dataset(recipe, log), number)
                 progress(writer.rows)
@@ -104,9 +103,9 @@ class _Line:
         """Whether more blocks will be needed, if `rows` are there and those under way are typical."""
         return rows + self._typical * len(self.under_way) < self.part.size
 
-    def ask(self, crew: Crew) -> None:
+    def ask(self, pool: WorkerPool) -> None:
         """Asks for the next block."""
-        self.under_way.append(crew.ask(self.part.block, self._seed, self._index))
+        self.under_way.append(pool.submit(self.part.block, self._seed, self._index))
         self._index += 1
 
     def next_log(self) -> Log:
@@ -116,13 +115,13 @@ class _Line:
         return log
 
 
-def _fill(crew: Crew, lines: Sequence[_Line], rows: int) -> None:
-    """Keeps the crew at work, on later parts where the first, with so many rows there, needs no more."""
+def _fill(pool: WorkerPool, lines: Sequence[_Line], rows: int) -> None:
+    """Keeps the workers busy, on later parts where the first, with so many rows there, needs no more."""
     if not lines[0].under_way:
-        lines[0].ask(crew)
+        lines[0].ask(pool)
     for line in lines:
-        while line.lacks(rows) and sum(len(each.under_way) for each in lines) < crew.room:
-            line.ask(crew)
+        while line.lacks(rows) and sum(len(each.under_way) for each in lines) < pool.capacity:
+            line.ask(pool)
         rows = 0
 
 

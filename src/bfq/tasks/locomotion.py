@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.runners import BODIES, GYMNASIUM, MOST_STEPS, OLD_MASSES, Runners
+from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
 from bfq.tasks.catalog import MINI
 from bfq.tasks.harness import Part, Recipe
 from bfq.tasks.log import Log
@@ -54,7 +54,7 @@ class Episodes:
         """Block `index` of the data of this seed."""
         rng = np.random.default_rng([seed, index])
         seeds = rng.integers(0, 2**31 - 1, self.episodes).tolist()
-        runners = Runners(self.robot, seeds, self.old_masses)
+        runners = Robots(self.robot, seeds, self.old_masses)
         rows: list[tuple[npt.NDArray[np.generic], ...]] = []
         observations = runners.observations
         while runners.running.any():
@@ -127,14 +127,14 @@ def rolled(
     for policy, share in zip(policies.values(), shares, strict=True):
         episodes = _episodes(share)
         block = Episodes(robot, policy, episodes, old_masses)
-        parts.append(Part(block, share, episodes * MOST_STEPS))
+        parts.append(Part(block, share, episodes * MAX_STEPS))
     world = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
     return Recipe(name, source, tuple(parts), seed, world, about)
 
 
 def _episodes(size: int) -> int:
     """How many episodes make a block: by the part's size alone, since bytes must not depend on cores."""
-    whole = -(-size // MOST_STEPS)
+    whole = -(-size // MAX_STEPS)
     return min(MOST_EPISODES, max(-(-whole // BLOCKS), min(LEAST_EPISODES, whole)))
 
 
@@ -160,4 +160,4 @@ def shipped(name: str) -> Path:
     return Path(str(files("bfq.tasks") / "policies" / f"{name}.npz"))
 
 
-NAMES = (*(f"local/{robot}-{level}" for robot in BODIES for level in LEVELS), MINI)
+NAMES = (*(f"local/{robot}-{level}" for robot in ROBOTS for level in LEVELS), MINI)

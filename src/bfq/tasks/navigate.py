@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from bfq.data.readers.ogbench import Goal, relabel, world_and_goal
-from bfq.envs.maze_ant import Herd, motors, slide
-from bfq.envs.mazes import MAZES, Cells, Maze, centers
-from bfq.envs.worlds import make_world
+from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
+from bfq.envs.make import make_environment
 from bfq.errors import unknown
 from bfq.tasks.harness import Recipe, part_of
 from bfq.tasks.log import Log
@@ -51,11 +50,13 @@ class NavigateBlock:
         rng = np.random.default_rng([seed, index])
         robot, _, size = self.world.partition("-")
         maze, (_, goal) = MAZES[size], world_and_goal(f"{self.world}-navigate-singletask-v0")
-        herd = Herd(_model(self.world), self.episodes, slide if robot == "pointmaze" else motors)
-        herd.place(_about(some(maze.free, self.episodes, rng), rng), rng, normalize=False)
+        robots = MazeRobots(
+            _model(self.world), self.episodes, slide if robot == "pointmaze" else motors
+        )
+        robots.place(_about(some(maze.free, self.episodes, rng), rng), rng, normalize=False)
         aims = _about(some(maze.rooms, self.episodes, rng), rng)
         guide = _guide(maze, robot, goal.tolerance, rng)
-        track = walk(herd, aims, self.steps or STEPS[size], guide, rng)
+        track = walk(robots, aims, self.steps or STEPS[size], guide, rng)
         seen = track.qpos if robot == "pointmaze" else track.states()
         return track.log(seen, *_rewarded(goal, track.qpos[:-1]))
 
@@ -85,7 +86,7 @@ def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
 @cache
 def _model(world: str) -> Any:
     """OGBench's own model; all tasks of a maze have the same."""
-    return make_world(f"ogbench/{world}-singletask-task1-v0", episode_steps=1).unwrapped.model
+    return make_environment(f"ogbench/{world}-singletask-task1-v0", episode_steps=1).unwrapped.model
 
 
 def _guide(maze: Maze, robot: str, reach: float, rng: np.random.Generator) -> Guide:
@@ -103,7 +104,7 @@ def _guide(maze: Maze, robot: str, reach: float, rng: np.random.Generator) -> Gu
     )
 
 
-def _slide_towards(herd: Herd, directions: Doubles) -> Floats:
+def _slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:
     return directions.astype(np.float32)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset, from_arrays
-from bfq.envs.batch import Simulators
+from bfq.envs.batch import SerialEnvironments
 from bfq.tasks.catalog import PENDULUM
 
 Floats = npt.NDArray[np.float32]
@@ -61,7 +61,7 @@ def make_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
     """Logs the mixture of controllers; the same seed gives the same bytes."""
     rng = np.random.default_rng(seed)
     seeds = rng.integers(0, 2**31 - 1, episodes).tolist()
-    simulators = Simulators(PENDULUM.simulator, seeds, PENDULUM.episode_steps)
+    simulators = SerialEnvironments(PENDULUM.simulator, seeds, PENDULUM.episode_steps)
     shares = np.array([share for _, share in MIXTURE])
     who = np.searchsorted(np.cumsum(shares), (np.arange(episodes) + 0.5) / episodes)
     observations, rows = simulators.reset(), []

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.readers.ogbench import CUBE, relabel, world_and_goal
+from bfq.envs.make import package
 from bfq.envs.ogbench import numpy_seeded
-from bfq.envs.optional import package
 from bfq.errors import unknown
 from bfq.tasks.harness import Recipe, part_of
 from bfq.tasks.log import Log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bfq.envs.runners import BODIES, GYMNASIUM, OLD_MASSES, Runners
+from bfq.envs.robots import GYMNASIUM, OLD_MASSES, ROBOTS, Robots
 from bfq.errors import BadInput, unknown
 from bfq.tasks import weights
 from bfq.tasks.harness import Recipe
@@ -30,8 +30,8 @@ def recipe(
         raise BadInput("several policies make a set of their own: name it with --as.")
     policies = {path.name: _policy(path) for path in paths}
     robot = robot or _robot(paths[0])
-    if robot not in BODIES:
-        raise unknown("robot", robot, BODIES)
+    if robot not in ROBOTS:
+        raise unknown("robot", robot, ROBOTS)
     for file, policy in policies.items():
         _check(file, policy, robot)
     world = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
@@ -59,16 +59,16 @@ def _policy(path: Path) -> Weights:
 
 
 def _robot(path: Path) -> str:
-    for robot in BODIES:
+    for robot in ROBOTS:
         if path.name.lower().startswith(robot):
             return robot
     raise BadInput(
-        f"the name of {path.name} does not tell its robot: add --robot {', '.join(BODIES)}."
+        f"the name of {path.name} does not tell its robot: add --robot {', '.join(ROBOTS)}."
     )
 
 
 def _check(file: str, policy: Weights, robot: str) -> None:
-    runners = Runners(robot, [0])
+    runners = Robots(robot, [0])
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # told below
             action = policy.act(runners.observations)

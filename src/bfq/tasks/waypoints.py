@@ -8,8 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.maze_ant import Herd
-from bfq.envs.mazes import Cells
+from bfq.envs.antmaze import Cells, MazeRobots
 from bfq.tasks.locomotion import shipped
 from bfq.tasks.log import Log
 from bfq.tasks.weights import Weights, load
@@ -25,9 +24,11 @@ def _walker() -> Weights:
     return load(shipped(POLICY))
 
 
-def walk_towards(herd: Herd, directions: Doubles, rng: np.random.Generator | None = None) -> Floats:
+def walk_towards(
+    robots: MazeRobots, directions: Doubles, rng: np.random.Generator | None = None
+) -> Floats:
     """What the Ants do to move that way: the policy's mean or, with random numbers, a draw from it."""
-    seen = np.concatenate([herd.qpos[:, 2:], herd.qvel, directions], axis=1)
+    seen = np.concatenate([robots.qpos[:, 2:], robots.qvel, directions], axis=1)
     return _walker().act(seen.astype(np.float32), rng)
 
 
@@ -36,7 +37,7 @@ class Guide:
     """Tells robots at `places` on the way to `goals` where to go next; both are (n, 2)."""
 
     waypoints: Callable[[Doubles, Doubles], Doubles]  # places, goals → the points to head for
-    move: Callable[[Herd, Doubles], Floats]  # robots, unit directions → actions
+    move: Callable[[MazeRobots, Doubles], Floats]  # robots, unit directions → actions
     renew: Callable[[Doubles, Doubles], Doubles]  # places, goals → the goals from now on
     noise: float  # of the actions
 
@@ -81,23 +82,25 @@ def some(cells: Cells, count: int, rng: np.random.Generator) -> Cells:
     return cells[rng.integers(len(cells), size=count)]
 
 
-def walk(herd: Herd, goals: Doubles, steps: int, guide: Guide, rng: np.random.Generator) -> Track:
+def walk(
+    robots: MazeRobots, goals: Doubles, steps: int, guide: Guide, rng: np.random.Generator
+) -> Track:
     """Lets the robots walk: each step a direction, an action, noise on it, and perhaps a new goal."""
-    qpos, qvel, actions, sought = [herd.qpos.copy()], [herd.qvel.copy()], [], []
+    qpos, qvel, actions, sought = [robots.qpos.copy()], [robots.qvel.copy()], [], []
     for _ in range(steps):
-        places = herd.qpos[:, :2].copy()
-        actions.append(_act(herd, guide, guide.waypoints(places, goals) - places, rng))
+        places = robots.qpos[:, :2].copy()
+        actions.append(_act(robots, guide, guide.waypoints(places, goals) - places, rng))
         sought.append(goals)
-        herd.step(actions[-1])
-        qpos.append(herd.qpos.copy())
-        qvel.append(herd.qvel.copy())
-        goals = guide.renew(herd.qpos[:, :2], goals)
+        robots.step(actions[-1])
+        qpos.append(robots.qpos.copy())
+        qvel.append(robots.qvel.copy())
+        goals = guide.renew(robots.qpos[:, :2], goals)
     return Track(np.array(qpos), np.array(qvel), np.array(actions), np.array(sought))
 
 
-def _act(herd: Herd, guide: Guide, ways: Doubles, rng: np.random.Generator) -> Floats:
+def _act(robots: MazeRobots, guide: Guide, ways: Doubles, rng: np.random.Generator) -> Floats:
     directions = ways / (np.linalg.norm(ways, axis=1, keepdims=True) + 1e-6)
-    actions = guide.move(herd, directions)
+    actions = guide.move(robots, directions)
     return np.clip(actions + guide.noise * rng.standard_normal(actions.shape), -1.0, 1.0).astype(
         np.float32
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bfq.data import store
 from bfq.data.store import dataset_folder
-from bfq.envs.worlds import make_world
+from bfq.envs.make import make_environment
 from bfq.errors import BadInput
 from bfq.tasks.catalog import PENDULUM, PUBLISHED, TASKS
 from bfq.tasks.sources import availability, is_kept, remedy
@@ -125,7 +125,7 @@ def _no_world(data: str) -> str:
     """Why the simulator of a task cannot be opened; nothing if it can."""
     card = TASKS[data]
     try:
-        make_world(card.simulator, card.episode_steps).close()
+        make_environment(card.simulator, card.episode_steps).close()
     except BadInput as error:
         return f"its simulator is not: {error}"
     return ""
