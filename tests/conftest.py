@@ -40,8 +40,10 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, "beartype.beartype")
 
+import bfq.kernels  # noqa: E402
 from bfq.envs.make import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
 
+bfq.kernels.install()  # the formulas that training uses, in tests of single networks too
 choose_graphics()  # MuJoCo looks once, when it is first imported, and some tests import it themselves
 
 

@@ -13,11 +13,11 @@ LAYERS = [
     ["envs"],
     ["data"],
     ["tasks"],
-    ["kernels"],
     ["nets"],
     ["flow"],
     ["diffusion"],
     ["agents"],
+    ["kernels"],
     ["presets"],
     ["training"],
     ["evaluation"],
@@ -33,11 +33,11 @@ LAYERS = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Stricter than the order: what a layer may see at all.
 ONLY = {
-    "kernels": {"kernels"},
-    "nets": {"nets", "kernels"},
-    "flow": {"flow", "nets", "kernels"},
+    "nets": {"nets"},
+    "flow": {"flow", "nets"},
     "diffusion": {"diffusion", "nets"},
-    "agents": {"agents", "diffusion", "flow", "nets", "kernels", "errors", "records"},
+    "agents": {"agents", "diffusion", "flow", "nets", "errors", "records"},
+    "kernels": {"kernels", "nets"},
     "reports": {"reports", "errors", "files", "options", "run"},
     "envs": {"envs", "errors", "options", "records"},
     "presets": {"presets"},

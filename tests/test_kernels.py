@@ -9,15 +9,15 @@ import optax
 import pytest
 
 from bfq.agents import learning
-from bfq.kernels import elementwise
+from bfq.kernels import copies, elementwise
 from bfq.kernels.device import Use, available, use, using
-from bfq.kernels.elementwise import BLOCK, map_leaves
+from bfq.kernels.elementwise import BLOCK
 from bfq.kernels.layers import suits
 from bfq.kernels.rounded import Rounded, rounded, without_copies
-from bfq.nets import copies
 from bfq.nets.critic import Critics
 from bfq.nets.embeddings import TimeEmbedding
 from bfq.nets.mlp import MLP
+from bfq.nets.primitives import map_leaves
 from bfq.nets.resnet import Block, NoiseResNet
 from bfq.nets.velocity import EmbeddedVelocity, ResidualBlock, ResidualVelocity
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from bfq.kernels.elementwise import map_leaves
+from bfq.nets.primitives import map_leaves
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
@@ -108,9 +108,9 @@ def _adam_step(
         p = p - rate * (direction + weight_decay * p if weight_decay else direction)
         return p, mu, nu, *((1.0 - rho) * t + rho * p for rho, t in zip(rhos, targets, strict=True))
 
-    moved_by = [None, None, None, *range(3, len(scalars))]
+    unmoved_at_zero = [None, None, None, *range(3, len(scalars))]
     params, mu, nu, *moved = map_leaves(
-        step, scalars, gradient, *old, changed=len(old), moved_by=moved_by
+        step, scalars, gradient, *old, changed=len(old), unmoved_at_zero=unmoved_at_zero
     )
     return Learner(params, optax.ScaleByAdamState(count, mu, nu)), moved
 
@@ -128,7 +128,7 @@ def towards(target: T, online: T, rate: Number) -> T:
     def closer(rho: Array, b: Array, a: Array) -> tuple[Array]:
         return ((1.0 - rho) * a + rho * b,)
 
-    return map_leaves(closer, (rate,), online, target, changed=1, moved_by=[0])[0]
+    return map_leaves(closer, (rate,), online, target, changed=1, unmoved_at_zero=[0])[0]
 
 
 def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import Acting, Batch, Metrics
-from bfq.kernels.device import use
 from bfq.nets.critic import Critics
+from bfq.nets.primitives import use_kernels
 
 Number = float | Float[Array, ""]
 AGGREGATIONS = ("min", "mean")
@@ -153,7 +153,7 @@ def guided(
     Of two random critics only Q_k has a gradient. Where launches cost nothing the critics are called apart,
     so that the products of the other's gradient are not computed.
     """
-    if how != "random" or use().kernels:
+    if how != "random" or use_kernels():
         q = critics(observations, actions)
         return guidance(q, key, how), q
     first = jax.random.bernoulli(key)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.diffusion.denoising import Predict, action_predictor
 from bfq.diffusion.schedules import Schedule
-from bfq.nets.chains import chain
+from bfq.nets.primitives import scan_steps
 
 UNROLLED = 10  # steps that are written out, which is faster, above all for their gradient
 Sampler = Callable[[Predict, Schedule, Array, PRNGKeyArray, int], Array]
@@ -84,7 +84,7 @@ def walk(
         return (x, action), None
 
     start = (noise, jnp.zeros_like(noise))
-    x, _ = chain(step, start, (told, steps, keys), UNROLLED, written_out=UNROLLED)
+    x, _ = scan_steps(step, start, (told, steps, keys), UNROLLED, UNROLLED)
     return x
 
 

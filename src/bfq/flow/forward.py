@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.chains import chain
+from bfq.nets.primitives import scan_steps
 
 UNROLLED = 20  # steps in one turn of a GPU's loop; more take long to compile
 ForwardField = Callable[[Array, Array, Array], Array]  # (x_t, t, s) -> v
@@ -57,7 +57,7 @@ def push(
     def step(x: Array, t: Array) -> tuple[Array, None]:
         return x + velocity(x, t, observation) / steps, None
 
-    return chain(step, x0, jnp.arange(steps) / steps, UNROLLED)
+    return scan_steps(step, x0, jnp.arange(steps) / steps, UNROLLED)
 
 
 def sample(

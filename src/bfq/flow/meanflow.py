@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.flow.path import conditional_velocity, noisy_action
 from bfq.flow.times import Number
-from bfq.kernels.device import using
+from bfq.nets.primitives import forward_mode
 from bfq.nets.velocity import Velocity
 
 LOCATION, SCALE = -0.4, 1.0  # of the normal whose sigmoid a time is
@@ -51,9 +51,7 @@ def average_velocity(
     du/dt is one Jacobian-vector product with the tangent (v, 0, 1) of (a_t, r, t).
     """
     tangents = (path_velocity, jnp.zeros_like(r), jnp.ones_like(t))
-    with using(
-        kernels=False, backward=False
-    ):  # those have gradients but no Jacobian-vector products
+    with forward_mode():
         u, du_dt = jax.jvp(lambda x, r, t: velocity(x, r, t, observation), (a_t, r, t), tangents)
     return u, jax.lax.stop_gradient(path_velocity - (t - r)[..., None] * du_dt)
 

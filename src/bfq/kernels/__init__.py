@@ -1,4 +1,22 @@
-"""Kernels for NVIDIA GPUs: many small pieces of an update in one launch, with activations kept on the chip.
+"""Faster versions of the formulas in `bfq.nets.primitives`, above all kernels for NVIDIA GPUs.
 
-They compute what the plain formulas compute, to rounding; where there is no such GPU the plain formulas run.
+They compute what the plain formulas compute, to rounding. `install` puts them in place; whether kernels run is
+decided where a program is traced.
 """
+
+from bfq.kernels import networks
+from bfq.kernels.device import use
+from bfq.kernels.elementwise import map_leaves
+from bfq.nets.primitives import replace
+
+
+def install() -> None:
+    """Replace the plain formulas by what is fastest on this device."""
+    replace(
+        use_kernels=lambda plain: use().kernels,
+        map_leaves=map_leaves,
+        apply_layers=networks.apply_layers,
+        inner=networks.inner,
+        row_mean=networks.row_mean,
+        mish=networks.mish,
+    )

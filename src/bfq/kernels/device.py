@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bfq.nets.primitives import in_forward_mode
+
 
 class Use(NamedTuple):
     """How the program that is being traced uses kernels."""
@@ -32,7 +34,8 @@ _use: ContextVar[Use | None] = ContextVar("kernels", default=None)
 
 def use() -> Use:
     """What was asked for; else kernels where they can run, unless $BFQ_NO_KERNELS is 1."""
-    return _use.get() or Use(available())
+    current = _use.get() or Use(available())
+    return current._replace(kernels=False, backward=False) if in_forward_mode() else current
 
 
 def available() -> bool:

@@ -12,7 +12,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
 from bfq.kernels.device import use
-from bfq.kernels.rounded import Rounded, Weight, full, is_rounded, like
+from bfq.kernels.rounded import Rounded, Weight, full, is_rounded
 
 _shape: Any = jax.ShapeDtypeStruct
 BLOCK = 1024  # numbers a program of the kernel works on
@@ -23,38 +23,26 @@ Column = tuple[Weight, ...]  # the leaves at one place of all trees
 
 
 def map_leaves(
+    plain: Callable[..., tuple[Any, ...]],
     formula: Formula,
     scalars: Sequence[Any],
     *trees: Any,
     changed: int,
-    moved_by: Sequence[int | None] = (),
+    unmoved_at_zero: Sequence[int | None] = (),
 ) -> tuple[Any, ...]:
-    """Applies formula(*scalars, *numbers) to every leaf; its results replace the last `changed` trees.
-
-    `moved_by` says for each of these which scalar, if any, leaves it as it is by being 0: a kernel then does
-    not touch it. Weights that have a bfloat16 copy get a new one.
-    """
+    """The same in few launches. A tree whose scalar is 0 is not touched; bfloat16 copies are renewed."""
+    if not use().kernels:
+        return plain(formula, scalars, *trees, changed=changed, unmoved_at_zero=unmoved_at_zero)
     leaves, structures = zip(
         *(jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees), strict=True
     )
     columns: list[Column] = list(zip(*leaves, strict=True))
     numbers = jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in scalars])
-    moved_by = list(moved_by) or [None] * changed
-    if use().kernels:
-        new = _in_few_launches(formula, numbers, columns, moved_by)
-    else:
-        new = [_plainly(formula, numbers, column, changed) for column in columns]
+    new = _in_few_launches(formula, numbers, columns, list(unmoved_at_zero) or [None] * changed)
     rows = zip(*new, strict=True)
     return tuple(
         jax.tree.unflatten(s, row) for s, row in zip(structures[-changed:], rows, strict=True)
     )
-
-
-def _plainly(
-    formula: Formula, numbers: Float[Array, " k"], column: Column, changed: int
-) -> list[Weight]:
-    new = formula(*numbers, *map(full, column))
-    return [like(old, value) for old, value in zip(column[-changed:], new, strict=True)]
 
 
 def _in_few_launches(

@@ -66,11 +66,6 @@ def as_gradient(gradient: Float[Array, "..."], copied: bool) -> Weight:
     return Rounded(gradient, jnp.zeros_like(gradient, jnp.bfloat16)) if copied else gradient
 
 
-def like(old: Weight, new: Float[Array, "..."]) -> Weight:
-    """The new value, with a copy if the old one had one."""
-    return with_copy(new) if isinstance(old, Rounded) else new
-
-
 def without_copies(tree: Any) -> Any:
     """The tree with plain weights."""
     return jax.tree.map(full, tree, is_leaf=is_rounded)

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
 from bfq.nets.layers import orthogonal, uniform, variance_scaling
 from bfq.nets.mlp import MLP
+from bfq.nets.primitives import use_kernels
 
 
 def _clean_diffuser(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
@@ -102,9 +102,7 @@ class Critics(eqx.Module):
     ) -> Float[Array, "q *b"]:
         """Q_i(s, a), the critics along the first axis."""
         inputs = jnp.concatenate([observations, actions], axis=-1)
-        if (
-            use().kernels
-        ):  # the same rows for each: as one product with all weights, they would be transposed
+        if use_kernels():  # as one product with all weights, the rows would be transposed
             count = self.stacked.output.bias.shape[0]
             several = jnp.broadcast_to(inputs, (count, *inputs.shape))
             return jax.vmap(lambda net, x: net(x))(self.stacked, several)[..., 0]

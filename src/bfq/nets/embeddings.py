@@ -7,11 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
-from bfq.kernels.one_row import fits, two_layers
-from bfq.kernels.rounded import full
-from bfq.nets.layers import ACTIVATIONS, Initializer, Linear, torch_uniform
-from bfq.nets.mlp import hidden_layers
+from bfq.nets.layers import Initializer, Linear, torch_uniform
+from bfq.nets.mlp import Finish, apply_layers
 
 
 def sinusoidal(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
@@ -68,7 +65,4 @@ class TimeEmbedding(eqx.Module):
     def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
         """Embeds each time."""
         code = CODES[self.code](t * self.scale, self.dim)
-        layers = (full(self.first.weight), self.first.bias), (self.second.weight, self.second.bias)
-        if use().kernels and t.ndim == 0 and fits(layers[0][0], layers[1][0]):
-            return two_layers(ACTIVATIONS[self.activation], code, *layers)
-        return self.second(hidden_layers((self.first,), (self.activation,), (), "none", code))
+        return apply_layers((self.first,), (Finish(self.activation),), ((),), self.second, code)

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
-from bfq.kernels.products import half_product
+from bfq.nets.primitives import replaceable
 
 Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
@@ -83,32 +82,6 @@ def zeros(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     return jnp.zeros((fan_in, fan_out)), jnp.zeros(fan_out)
 
 
-@jax.custom_vjp
-def product(x: Float[Array, "r i"], weight: Float[Array, "i o"]) -> Float[Array, "r o"]:
-    """X W, whose gradient has W's own order of numbers.
-
-    JAX's own is the transpose of δᵀx, and XLA leaves the transposing to Adam's loops, which it slows down.
-    """
-    return x @ weight
-
-
-def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return x @ weight, (x, weight)
-
-
-def _product_backward(
-    saved: tuple[Array, Array], upstream: Float[Array, "r o"]
-) -> tuple[Array, Array]:
-    """δ Wᵀ and xᵀ δ, as contractions: written with .T they would be transposed again."""
-    x, weight = saved
-    of_x = jax.lax.dot_general(upstream, weight, (((1,), (1,)), ((), ())))
-    of_weight = jax.lax.dot_general(x, upstream, (((0,), (0,)), ((), ())))
-    return of_x, of_weight
-
-
-product.defvjp(_product_forward, _product_backward)
-
-
 class Linear(eqx.Module):
     """y = x W + b."""
 
@@ -125,10 +98,9 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
+@replaceable
 def inner(linear: Linear, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
-    """The linear map within a network of residual blocks: of bfloat16 numbers where those were asked for."""
-    if use().kernels and use().half and x.ndim == 2:
-        return half_product(x, linear.weight) + linear.bias
+    """The linear map within a residual block."""
     return linear(x)
 
 
@@ -151,16 +123,15 @@ def normalized(
     x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, " d"], shift: Float[Array, " d"]
 ) -> Float[Array, "*b d"]:
     """(x − mean) / √(variance + ε) · scale + shift over the last axis."""
-    centered = x - _mean(x)
-    variance = _mean(jnp.square(centered))
+    centered = x - row_mean(x)
+    variance = row_mean(jnp.square(centered))
     return centered * jax.lax.rsqrt(variance + epsilon) * scale + shift
 
 
-def _mean(x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:
-    """Over the last axis: on a CPU as a product, since XLA's sums along rows are slow there."""
-    if use().kernels or jax.default_backend() != "cpu":
-        return x.mean(-1, keepdims=True)
-    return x @ jnp.full((x.shape[-1], 1), 1.0 / x.shape[-1])
+@replaceable
+def row_mean(x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:
+    """The mean over the last axis, which is kept."""
+    return x.mean(-1, keepdims=True)
 
 
 def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
@@ -170,28 +141,10 @@ def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Floa
     return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
-@jax.custom_jvp
+@replaceable
 def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
-    """Mish(x) = x · tanh(softplus(x)), with one exponential instead of three transcendentals.
-
-    tanh(log(1 + e)) = e(e + 2) / (e(e + 2) + 2) for e = exp(x); beyond x = 20 it is 1 to rounding, and
-    the exponent is capped there so that e² stays finite.
-    """
-    e = jnp.exp(jnp.minimum(x, 20.0))
-    n = e * (e + 2.0)
-    return x * (n / (n + 2.0))
-
-
-@mish.defjvp
-def _mish_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    """Mish′(x) = T + x · 4e(e + 1)/(n + 2)² with T = n/(n + 2): one exponential and one division for both."""
-    (x,), (dx,) = primals, tangents
-    e = jnp.exp(jnp.minimum(x, 20.0))
-    n = e * (e + 2.0)
-    inverse = 1.0 / (n + 2.0)
-    t = n * inverse
-    slope = t + x * (4.0 * (e * inverse)) * ((e + 1.0) * inverse)
-    return x * t, slope * dx
+    """Mish(x) = x · tanh(softplus(x))."""
+    return x * jnp.tanh(jax.nn.softplus(x))
 
 
 def gelu(x: Float[Array, "*b"]) -> Float[Array, "*b"]:

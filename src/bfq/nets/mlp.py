@@ -8,18 +8,15 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.kernels.device import use
-from bfq.kernels.layers import layers, suits
-from bfq.kernels.rounded import full
 from bfq.nets.layers import (
     ACTIVATIONS,
     Initializer,
     LayerNorm,
     Linear,
     normalized,
-    product,
     torch_uniform,
 )
+from bfq.nets.primitives import replaceable
 
 
 class MLP(eqx.Module):
@@ -63,61 +60,38 @@ class MLP(eqx.Module):
         self.norm = norm
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
-        """Maps the last axis."""
-        layers = self.hidden, self.activations, self.norms, self.norm, x
-        if in_kernels(self.hidden, x) and self.output.weight.shape[1] == 1:
-            return hidden_layers(*layers, self.output.weight[:, 0])[..., None] + self.output.bias
-        return self.output(hidden_layers(*layers))
+        """Map the last axis."""
+        epsilon = self.norms[0].epsilon if self.norms else 0.0
+        finishes = [Finish(activation, self.norm, epsilon) for activation in self.activations]
+        norms: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in self.norms] or [
+            ()
+        ] * len(self.hidden)
+        return apply_layers(self.hidden, finishes, norms, self.output, x)
 
 
 class Finish(NamedTuple):
-    """What follows the bias in a hidden layer."""
+    """What follows the bias in a hidden layer: the activation, and the layer norm if there is one."""
 
     activation: str
-    norm: str
-    epsilon: float
-    headed: bool = False  # whether the weights of an output of one unit are told too, and applied
+    norm: str = "none"
+    epsilon: float = 0.0
 
-    def __call__(self, z: Float[Array, "*b o"], *told: Float[Array, " o"]) -> Float[Array, "..."]:
-        """F(z), with the scale and the shift of the norm if there is one."""
-        norm, head = (told[:-1], told[-1]) if self.headed else (told, None)
+    def __call__(self, z: Float[Array, "*b o"], *norm: Float[Array, " o"]) -> Float[Array, "*b o"]:
+        """The hidden units; `norm` holds the scale and the shift of the layer norm."""
         z = normalized(z, self.epsilon, *norm) if self.norm == "before" else z
         h = ACTIVATIONS[self.activation](z)
-        h = normalized(h, self.epsilon, *norm) if self.norm == "after" else h
-        return h if head is None else (h * head).sum(-1)
+        return normalized(h, self.epsilon, *norm) if self.norm == "after" else h
 
 
-def in_kernels(linears: Sequence[Linear], x: Float[Array, "*b i"]) -> bool:
-    """Whether hidden layers of these rows are computed in kernels."""
-    return use().kernels and suits(x, linears[0].weight.shape[1])
-
-
-def hidden_layers(
-    linears: Sequence[Linear],
-    activations: Sequence[str],
-    norms: Sequence[LayerNorm],
-    order: str,
+@replaceable
+def apply_layers(
+    hidden: Sequence[Linear],
+    finishes: Sequence[Finish],
+    norms: Sequence[tuple[Array, ...]],
+    output: Linear,
     x: Float[Array, "*b i"],
-    head: Float[Array, " o"] | None = None,
-) -> Float[Array, "..."]:
-    """Products, their biases, and what follows: on a GPU in one kernel after each product.
-
-    In kernels, an output of one unit without its bias may be part of the last: `head` are its weights.
-    """
-    told: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in norms] or [()] * len(
-        linears
-    )
-    epsilon = norms[0].epsilon if norms else 0.0
-    finishes = [Finish(activation, order, epsilon) for activation in activations]
-    if in_kernels(linears, x):
-        weights = tuple(linear.weight for linear in linears)
-        parameters = [(linear.bias, *norm) for linear, norm in zip(linears, told, strict=True)]
-        if head is not None:
-            finishes[-1] = finishes[-1]._replace(headed=True)
-            parameters[-1] += (head,)
-        return layers(tuple(finishes), x, weights, tuple(parameters))
-    own = use().backward and x.ndim == 2
-    for linear, finish, norm in zip(linears, finishes, told, strict=True):
-        z = product(x, full(linear.weight)) + linear.bias if own else linear(x)
-        x = finish(z, *norm)
-    return x
+) -> Float[Array, "*b o"]:
+    """h ← finish(h W + b) for each hidden layer, then the linear output."""
+    for linear, finish, norm in zip(hidden, finishes, norms, strict=True):
+        x = finish(linear(x), *norm)
+    return output(x)

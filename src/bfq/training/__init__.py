@@ -1,1 +1,8 @@
-"""The loop: a population of members, trained as one compiled program, watched, saved and resumed."""
+"""The training loop: one compiled program for a population, with its checkpoints.
+
+Importing it installs the fast formulas of this device, for training and for acting alike.
+"""
+
+from bfq import kernels
+
+kernels.install()

@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int, Key
 
 from bfq.agents import Agent, Batch, Spec, numeric_fields
 from bfq.errors import BadInput
+from bfq.kernels.copies import with_copies
 from bfq.kernels.device import use, using
 from bfq.kernels.rounded import without_copies
-from bfq.nets.copies import with_copies
 from bfq.run import Member
 from bfq.training.compiled import compiler_options
 from bfq.training.foresight import divide
