@@ -171,7 +171,7 @@ def test_tasks_are_one_line_each_under_headings_and_fit_80_columns(capsys, monke
     named = [line.split()[0] for line in lines if line.startswith("  ")]
     assert set(TASKS) <= set(named)
     assert len(named) == len(set(named))
-    assert "Locomotion, rolled out here from D4RL's policies" in lines
+    assert "Locomotion, rolled out locally from D4RL's policies" in lines
 
 
 def test_tasks_are_found_by_a_word_and_one_is_told_in_full(capsys, monkeypatch):
@@ -200,7 +200,7 @@ def test_tasks_whose_data_is_here(capsys):
     assert {card["data_here"] for card in found} <= {"yes", "made on the spot"}
     assert {"pendulum-mixed", "checkerboard"} <= {card["name"] for card in found}
     assert main(["tasks", "humanoid", "--here"]) == 0
-    assert "none of them is here" in capsys.readouterr().out
+    assert "None of these" in capsys.readouterr().out
 
 
 def test_help_names_every_verb(capsys):

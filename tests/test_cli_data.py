@@ -134,7 +134,7 @@ def test_a_range_may_have_a_number_for_each_of_an_action(tmp_path, capsys, low, 
             "40,40,20",
             "action_high has 3 numbers, but an action has 2 numbers: give one number for all",
         ),
-        ("40,", "'40,' is neither a number nor numbers with commas"),
+        ("40,", "'40,' is not a list of numbers"),
     ):
         assert main([*words, "--replace", "--action-high", wrong]) == 2
         assert sentence in capsys.readouterr().err

@@ -135,12 +135,14 @@ def test_the_place_depends_on_the_machine(place, monkeypatch):
 
 
 def test_the_doctor_tells_where_programs_are(place, monkeypatch):
-    assert compiled.told().startswith("not kept: JAX has a place of its own")  # that of the tests
+    assert compiled.cache_status().startswith(
+        "not kept: JAX has a place of its own"
+    )  # that of the tests
     monkeypatch.setattr(compiled, "refusal", lambda: "")
     (place / "a-cache").write_bytes(bytes(2**20))
-    assert compiled.told() == f"{place}, 1.0 MiB for all kinds of machine"
+    assert compiled.cache_status() == f"{place}, 1.0 MiB for all kinds of machine"
     place.chmod(0o777)
-    assert "others can write" in compiled.told()
+    assert "others can write" in compiled.cache_status()
 
 
 # Imports
@@ -150,7 +152,7 @@ def test_the_doctor_tells_where_programs_are(place, monkeypatch):
     ("words", "absent"),
     [
         ("from bfq.cli.main import build_parser; build_parser('train')", {"jax", "numpy", "rich"}),
-        ("import bfq.agents; bfq.agents.get_agent('bc')", {"bfq.agents.srpo", "bfq.agents.bfq"}),
+        ("from bfq.agents.registry import get_agent; get_agent('bc')", {"bfq.agents.srpo", "bfq.agents.bfq"}),
         ("import bfq.experiment", {"matplotlib", "scipy.stats", "scipy.special", "mujoco"}),
     ],
 )

@@ -1050,7 +1050,7 @@ def test_the_command_takes_sweeps_apart_and_leaves_out_what_is_no_run(
         "alone",
     ]
     assert "sweep/report.html" in told["files"]
-    assert said.err == "left out, being no run: data-arm, sweep/sweep.json\n"
+    assert said.err == "skipped, not a run: data-arm, sweep/sweep.json\n"
     assert Path("data-arm/report.html").read_text() == "kept"
 
 

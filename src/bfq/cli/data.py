@@ -1,156 +1,100 @@
-"""`bfq data`: make data, bring it in, look at it, roll a stored policy, fetch published files."""
+"""`bfq data`: generate, import, inspect, re-roll and download datasets."""
 
 import argparse
 import re
 from pathlib import Path
 from typing import Any
 
-from bfq.cli.words import mapping, show_json
+from bfq.cli.words import mapping, show_json, show_table
 from bfq.errors import BadInput
 
-MAKE = "make a dataset here, from policies and planners that ship with bfq"
-IMPORT = "bring in files of your own, or published ones"
-INSPECT = "what is in a dataset: numbers, warnings, and a page of pictures"
-REROLL = "roll out the policy stored in a D4RL file or a weight file"
-DOWNLOAD = "fetch the published data of a task, or a dataset of Minari's"
+VERBS = {
+    "make": "generate a dataset locally, from policies and planners that ship with bfq",
+    "import": "import your own files, or published ones",
+    "inspect": "statistics, warnings and a page of figures about a dataset",
+    "reroll": "roll out the policy stored in a D4RL file or a weight file",
+    "download": "download the published data of a task, or a Minari dataset",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
+    """The options of the command."""
     verbs = parser.add_subparsers(
-        dest="deed", metavar="VERB", required=True, parser_class=type(parser)
+        dest="subcommand", metavar="VERB", required=True, parser_class=type(parser)
     )
-    make = verbs.add_parser("make", help=MAKE, description=f"{MAKE[0].upper()}{MAKE[1:]}.")
-    make.add_argument(
-        "name", metavar="TASK", help="such as local/halfcheetah-medium; see `bfq tasks`"
-    )
-    _making(make)
-    make.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write it as an HDF5 file of D4RL's layout"
-    )
-    bring = verbs.add_parser("import", help=IMPORT, description=f"{IMPORT[0].upper()}{IMPORT[1:]}.")
-    bring.add_argument(
-        "files",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help=".npz, .csv, .parquet, .hdf5, or a Minari folder",
-    )
-    bring.add_argument(
-        "--as",
-        dest="name",
-        required=True,
-        metavar="NAME",
-        help="the name to train on it by, or a published task's",
-    )
-    _columns(bring)
-    look = verbs.add_parser(
-        "inspect", help=INSPECT, description=f"{INSPECT[0].upper()}{INSPECT[1:]}."
-    )
-    look.add_argument("name", metavar="NAME", help="a task, an imported dataset, or a file")
-    look.add_argument(
-        "--replay", action="store_true", help="step stored states in the simulator and compare"
-    )
-    look.add_argument("--simulator", metavar="ID", help="where to replay; default the task's")
-    look.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the page; default runs/data-NAME"
-    )
-    reroll = verbs.add_parser(
-        "reroll", help=REROLL, description=f"{REROLL[0].upper()}{REROLL[1:]}."
-    )
-    reroll.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="several share the transitions equally"
-    )
-    reroll.add_argument("--as", dest="name", metavar="NAME", help="default rerolled/FILE")
-    reroll.add_argument(
-        "--robot",
-        metavar="NAME",
-        help="halfcheetah, hopper, walker2d or ant; default from the name",
-    )
-    reroll.add_argument(
-        "--old-masses", action="store_true", help="robots as heavy as when D4RL was made"
-    )
-    _making(reroll)
-    fetch = verbs.add_parser(
-        "download", help=DOWNLOAD, description=f"{DOWNLOAD[0].upper()}{DOWNLOAD[1:]}."
-    )
-    fetch.add_argument(
-        "name", metavar="NAME", help="a published task (see `bfq tasks`), or D4RL/pen/human-v2"
-    )
-    for verb in (make, bring, reroll, fetch):
-        verb.add_argument(
-            "--replace", action="store_true", help="in place of the dataset that has this name"
+    for name, about in VERBS.items():
+        verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        _add_own(name, verb)
+        if name != "inspect":
+            verb.add_argument(
+                "--replace", action="store_true", help="replace the dataset of this name"
+            )
+        verb.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _add_own(name: str, verb: argparse.ArgumentParser) -> None:
+    """The options of one verb."""
+    add = verb.add_argument
+    if name == "make":
+        add("name", metavar="TASK", help="such as local/halfcheetah-medium; see `bfq tasks`")
+        add("--out", type=Path, metavar="FILE", help="also write an HDF5 file in D4RL's layout")
+    elif name == "import":
+        files = ".npz, .csv, .parquet, .hdf5, or a Minari folder"
+        add("files", type=Path, nargs="+", metavar="FILE", help=files)
+        add("--as", dest="name", required=True, metavar="NAME",
+            help="a name of your own to train on, or a published task")  # fmt: skip
+        _add_columns(verb)
+    elif name == "inspect":
+        add("name", metavar="NAME", help="a task, an imported dataset, or a file")
+        add("--replay", action="store_true",
+            help="step stored states in the simulator and compare")  # fmt: skip
+        add("--simulator", metavar="ID", help="simulator of the replay; default the task's")
+        add("--out", type=Path, metavar="DIR", help="folder of the page; default runs/data-NAME")
+    elif name == "reroll":
+        add("files", type=Path, nargs="+", metavar="FILE",
+            help="several files share the transitions equally")  # fmt: skip
+        add("--as", dest="name", metavar="NAME", help="default rerolled/FILE")
+        add("--robot", metavar="NAME",
+            help="halfcheetah, hopper, walker2d or ant; default from the name")  # fmt: skip
+        add("--old-masses", action="store_true", help="the robots' masses at the time of D4RL")
+    else:
+        add("name", metavar="NAME", help="a published task (see `bfq tasks`), or D4RL/pen/human-v2")
+    if name in ("make", "reroll"):
+        add(
+            "--size", type=int, metavar="N", help="transitions; default as in the published dataset"
         )
-    for verb in (make, bring, look, reroll, fetch):
-        verb.add_argument("--json", action="store_true", help="print what came of it as JSON")
+        add("--seed", type=int, default=0, metavar="N",
+            help="the same seed gives the same bytes; default 0")  # fmt: skip
+        add("--processes", type=int, metavar="N", help="default one per core")
 
 
-def _making(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--size", type=int, metavar="N", help="transitions; default as the published dataset has")
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="the same seed gives the same bytes; default 0",
-    )
-    add("--processes", type=int, metavar="N", help="default one a core")
-
-
-def _columns(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--map",
-        action="append",
-        default=[],
-        metavar="OURS=THEIRS[,…]",
-        help="a column, a prefix (observations=obs_), several (a+b), or none",
-    )
-    # So that -40,-20 or -1e3 after a flag is not taken for a flag itself.
-    parser._negative_number_matcher = re.compile(r"-\.?\d")
-    one_each = "or one for each number of an action, joined by commas"
-    add(
-        "--action-low",
-        type=_bound,
-        metavar="X[,…]",
-        help=f"the smallest the machine takes, {one_each}",
-    )
-    add(
-        "--action-high",
-        type=_bound,
-        metavar="X[,…]",
-        help=f"the largest the machine takes, {one_each}",
-    )
-    add(
-        "--reward-on",
-        default="state",
-        choices=("state", "next_state"),
-        help="OGBench files: whether the state before the action earns the reward, or the one after",
-    )
+def _add_columns(verb: argparse.ArgumentParser) -> None:
+    add = verb.add_argument
+    add("--map", action="append", default=[], metavar="OURS=THEIRS[,…]",
+        help="a column, a prefix (observations=obs_), several (a+b), or none")  # fmt: skip
+    # Take -40,-20 or -1e3 after a flag as a value and not as a flag.
+    verb._negative_number_matcher = re.compile(r"-\.?\d")
+    each = "action that the machine accepts, or one per dimension, separated by commas"
+    add("--action-low", type=_bound, metavar="X[,…]", help=f"the smallest {each}")
+    add("--action-high", type=_bound, metavar="X[,…]", help=f"the largest {each}")
+    add("--reward-on", default="state", choices=("state", "next_state"),
+        help="OGBench files: which state earns the reward, the one before or after the action")  # fmt: skip
 
 
 def _bound(word: str) -> float | list[float]:
-    """One number for the whole action, or a list, since the joints of a machine differ in strength."""
+    """One number for all action dimensions, or a list with one per dimension."""
     try:
         found = [float(one) for one in word.split(",")]
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is neither a number nor numbers with commas"
-        ) from error
+        raise argparse.ArgumentTypeError(f"{word!r} is not a list of numbers") from error
     return found if len(found) > 1 else found[0]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does the deed."""
-    deeds = {
-        "make": _make,
-        "import": _import,
-        "inspect": _inspect,
-        "reroll": _reroll,
-        "download": _download,
-    }
-    return deeds[args.deed](args)
+    """Run the chosen verb."""
+    verbs = {"make": _make, "import": _import, "inspect": _inspect, "reroll": _reroll,
+             "download": _download}  # fmt: skip
+    return verbs[args.subcommand](args)
 
 
 def _make(args: argparse.Namespace) -> int:
@@ -158,22 +102,22 @@ def _make(args: argparse.Namespace) -> int:
 
     if args.out is not None:
         _check_out(args.out)
-    dataset = _made(recipe_for(args.name, args.size, args.seed), args)
+    dataset = _generate(recipe_for(args.name, args.size, args.seed), args)
     if args.out is not None:
         from bfq.data.readers.d4rl import write
 
         write(dataset, args.out)
-    return _tell(dataset, args.json)
+    return _show(dataset, args.json)
 
 
 def _reroll(args: argparse.Namespace) -> int:
     from bfq.tasks.reroll import recipe
 
-    cooked = recipe(args.files, args.name, args.robot, args.size, args.seed, args.old_masses)
-    return _tell(_made(cooked, args), args.json)
+    planned = recipe(args.files, args.name, args.robot, args.size, args.seed, args.old_masses)
+    return _show(_generate(planned, args), args.json)
 
 
-def _made(recipe: Any, args: argparse.Namespace) -> Any:
+def _generate(recipe: Any, args: argparse.Namespace) -> Any:
     from bfq.tasks.sources import make_here
     from bfq.training.progress import data_bar
 
@@ -190,17 +134,17 @@ def _import(args: argparse.Namespace) -> int:
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
     dataset = import_files(args.files, args.name, mapping(args.map), args.replace, **settings)
-    return _tell(dataset, args.json)
+    return _show(dataset, args.json)
 
 
 def _download(args: argparse.Namespace) -> int:
     from bfq.tasks.importing import import_files
 
-    return _tell(import_files([_fetched(args.name)], args.name, replace=args.replace), args.json)
+    return _show(import_files([_fetch(args.name)], args.name, replace=args.replace), args.json)
 
 
-def _fetched(name: str) -> Path:
-    """The file of a task, or the folder of a Minari dataset: its names have folders, as those made here."""
+def _fetch(name: str) -> Path:
+    """Download the file of a task, or the folder of a Minari dataset."""
     from bfq.data.download import fetch
     from bfq.data.published import fetch_minari, remotes_for
     from bfq.data.store import downloads
@@ -209,12 +153,10 @@ def _fetched(name: str) -> Path:
     from bfq.tasks.importing import OURS
     from bfq.training.progress import byte_bar
 
-    with byte_bar(f"fetching {name}") as progress:
+    with byte_bar(f"downloading {name}") as progress:
         if "/" in name and not name.startswith(OURS):
             return fetch_minari(name, downloads() / "minari", progress=progress, say=say)
-        training = remotes_for(get_task(name).name)[
-            0
-        ]  # what follows is for validation, which no score uses
+        training, *_ = remotes_for(get_task(name).name)  # the others are validation data
         return fetch(training, progress=progress, say=say)
 
 
@@ -242,9 +184,9 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.json:
         show_json({**facts, "replay": replayed})
         return 0
-    _table(dataset.name, told(facts))
+    _show_facts(dataset.name, told(facts))
     if replayed:
-        _table(f"stored states stepped in {simulator}", told_replay(replayed))
+        _show_facts(f"stored states stepped in {simulator}", told_replay(replayed))
     _notes(dataset)
     print(f"page {folder / 'data.html'}")
     return 0
@@ -257,34 +199,26 @@ def _check_out(path: Path) -> None:
         raise BadInput(f"there is no folder {path.parent} for {path.name}.")
 
 
-def _tell(dataset: Any, as_json: bool) -> int:
+def _show(dataset: Any, as_json: bool) -> int:
     from bfq.data.inspect import errands, masses_hint
 
     facts = dataset.describe()
     if as_json:
         show_json({**facts, "notes": list(dataset.notes)})
         return 0
+    mean, std, most = (facts[f"return_{name}"] for name in ("mean", "std", "max"))
     rows = [
         ("transitions", f"{facts['transitions']:,}"),
         ("episodes", f"{facts['episodes']:,}"),
-        (
-            "return of an episode",
-            f"{facts['return_mean']:.1f} ± {facts['return_std']:.1f}, at most {facts['return_max']:.1f}",
-        ),
+        ("episode return", f"{mean:.1f} ± {std:.1f}, at most {most:.1f}"),
         ("observations, actions", f"{dataset.observation_dim}, {dataset.action_dim}"),
         ("source", facts["source"]),
         ("sha256", facts["sha256"]),
     ]
-    planned = errands(dataset)
-    if planned:
-        rows.insert(
-            3,
-            (
-                "errands of the oracle",
-                f"{planned['successful']:,} of {planned['ended']:,} ended in success",
-            ),
-        )
-    _table(dataset.name, rows)
+    if planned := errands(dataset):
+        reached = f"{planned['successful']:,} of {planned['ended']:,} reached"
+        rows.insert(3, ("goals of the planner", reached))
+    _show_facts(dataset.name, rows)
     _notes(dataset)
     hint = masses_hint(dataset.source)
     if hint:
@@ -298,14 +232,5 @@ def _notes(dataset: Any) -> None:
         print(f"note: {note}")
 
 
-def _table(title: str, rows: list[tuple[str, str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text  # so that nothing in the data is read as markup
-
-    table = Table(title=Text(title), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, text in rows:
-        table.add_row(Text(label), Text(text))
-    Console().print(table)
+def _show_facts(title: str, rows: list[tuple[str, str]]) -> None:
+    show_table(("", ""), rows, title)

@@ -1,4 +1,4 @@
-"""`bfq doctor`: what works on this machine, and what to install for the rest."""
+"""`bfq doctor`: check what works on this machine and what to install for the rest."""
 
 import argparse
 import importlib
@@ -11,8 +11,8 @@ from bfq.cli.words import show_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    """The options of the command."""
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
 
 
 def _devices() -> str:
@@ -40,14 +40,14 @@ def _robot() -> str:
     from bfq.envs.robots import Robots
 
     Robots("halfcheetah", [0]).close()
-    return f"{_module('mujoco')()}, a robot stands"
+    return f"{_module('mujoco')()}, a robot resets"
 
 
 def _adroit() -> str:
     from bfq.envs.make import make_environment
 
     make_environment("AdroitHandPen-v1", 100).close()
-    return "a hand holds a pen"
+    return "AdroitHandPen-v1 resets"
 
 
 def _drawing() -> str:
@@ -57,7 +57,7 @@ def _drawing() -> str:
     simulators.reset()
     height, width, _ = simulators.render().shape
     simulators.close()
-    return f"{width} × {height} pixels of a robot"
+    return f"{width} × {height} pixels"
 
 
 def _data_folder() -> str:
@@ -71,9 +71,9 @@ def _data_folder() -> str:
 
 
 def _compiled() -> str:
-    from bfq.training.compiled import told
+    from bfq.training.compiled import cache_status
 
-    return told()
+    return cache_status()
 
 
 def _disk() -> str:
@@ -96,11 +96,8 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("data folder", _data_folder, "choose another with the environment variable BFQ_HOME"),
     ("compiled programs", _compiled, "set XDG_CACHE_HOME to a folder of your own"),
     ("robots (optional)", _robot, "pip install 'bfq-rl[mujoco]'"),
-    (
-        "drawing robots (optional)",
-        _drawing,
-        "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6",
-    ),
+    ("drawing robots (optional)", _drawing,
+     "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6"),
     ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),
     ("Adroit (optional)", _adroit, "pip install 'bfq-rl[adroit]'"),
     ("Parquet (optional)", _module("pyarrow"), "pip install 'bfq-rl[parquet]'"),
@@ -108,18 +105,18 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("video (optional)", _module("imageio_ffmpeg"), "pip install 'bfq-rl[video]'"),
     ("TensorBoard (optional)", _module("tensorboardX"), "pip install 'bfq-rl[tensorboard]'"),
     ("W&B (optional)", _module("wandb"), "pip install 'bfq-rl[wandb]'"),
-)
+)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs every check; fails when something that is not optional does."""
+    """Run every check; the exit code is 1 if one that is not optional fails."""
     from bfq.provenance import versions
 
     findings: list[dict[str, Any]] = []
     for name, check, remedy in CHECKS:
         try:
             findings.append({"check": name, "works": True, "says": check()})
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, that is what a doctor is for
+        except Exception as error:  # noqa: BLE001 - any failure is a result
             findings.append({"check": name, "works": False, "says": f"{error}: {remedy}"})
     well = all(f["works"] for f in findings if "optional" not in f["check"])
     if args.json:

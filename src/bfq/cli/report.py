@@ -1,4 +1,4 @@
-"""`bfq report RUNS…`: one page from finished runs."""
+"""`bfq report RUNS…`: one page about finished runs."""
 
 import argparse
 import sys
@@ -10,21 +10,15 @@ from bfq.errors import BadInput
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
-    parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="RUN", help="folders of runs and of sweeps"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="where the page goes; default the first of these folders",
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    """The options of the command."""
+    add = parser.add_argument
+    add("folders", type=Path, nargs="+", metavar="RUN", help="folders of runs and of sweeps")
+    add("--out", type=Path, metavar="DIR", help="folder of the page; default the first of these")
+    add("--json", action="store_true", help="print the table as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the page and shows the scores: of one run as it is, of several a table a task."""
+    """Write the page and print the scores: one table for a run, or one per task for several."""
     from rich.console import Console
 
     from bfq.reports.report import run_folders, write_report
@@ -52,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(found: Collection[Path], others: Sequence[Path]) -> None:
-    """Tells what is left out, on standard error since the answer may be JSON; refuses what has no run."""
+    """Check that there is a run; list folders that are not runs on standard error."""
     names = ", ".join(map(str, others))
     if not found and len(others) == 1:
         raise BadInput(f"{names} is not a run: it has no config.json.")
     if not found:
         raise BadInput(f"none of these is a run: {names}.")
     if others:
-        print(f"left out, being no run: {names}", file=sys.stderr)
+        print(f"skipped, not a run: {names}", file=sys.stderr)

@@ -1,49 +1,46 @@
-"""`bfq tasks`: what can be trained on; one line a task, and all about one that is named."""
+"""`bfq tasks`: list the tasks, or describe one."""
 
 import argparse
 import dataclasses
 from typing import Any
 
-from bfq.cli.words import show_json
+from bfq.cli.words import show_json, show_table
 from bfq.errors import BadInput
 
 Card = dict[str, Any]
-AT_HAND = ("yes", "made on the spot")
+AVAILABLE = ("yes", "made on the spot")
 FAMILIES = {
     "locomotion": "Locomotion",
     "antmaze": "AntMaze",
     "ogbench": "OGBench",
     "adroit": "Adroit",
 }
-FIRST, OWN = "To begin with", "Your own data"
-ORIGINS = {"local": "made here", "rerolled": "rolled out here from D4RL's policies"}
+SMALL, OWN = "Small tasks to start with", "Your own data"
+ORIGINS = {"local": "generated locally", "rerolled": "rolled out locally from D4RL's policies"}
 ENDING = """
-All about one: bfq tasks NAME. Those with a word in their name: bfq tasks WORD.
-Those whose data is here: bfq tasks --here. Your own data:
-bfq train --task FILE (.npz, .csv, .parquet, .hdf5), or
+Describe a task: bfq tasks NAME. Filter by name: bfq tasks WORD.
+Only tasks with data on this machine: bfq tasks --here.
+Your own data: bfq train --task FILE (.npz, .csv, .parquet, .hdf5), or
 bfq data import FILE --as NAME."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
+    """The options of the command."""
     add = parser.add_argument
-    add(
-        "word",
-        nargs="?",
-        metavar="WORD",
-        help="only tasks with this in their name; all about a single one",
-    )
-    add("--here", action="store_true", help="only tasks whose data is here, or is made on the spot")
+    add("word", nargs="?", metavar="WORD",
+        help="only tasks with this in their name; a full description if there is only one")  # fmt: skip
+    add("--here", action="store_true",
+        help="only tasks with data on this machine, or generated on the spot")  # fmt: skip
     add("--json", action="store_true", help="print the task cards as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists the task cards, or tells all about the only one."""
+    """List the task cards, or describe the only one that matches."""
     chosen = _chosen(_cards(), args.word, args.here)
     if args.json:
         show_json(chosen)
     elif args.word and len(chosen) == 1:
-        _tell(chosen[0])
+        show_table(("", ""), _facts(chosen[0]))
     else:
         _list(chosen)
         if not args.word:
@@ -52,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cards() -> list[Card]:
-    """The cards of all tasks, and a name for each set of the user's own."""
+    """The cards of all tasks, and a short card for each imported dataset."""
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import availability, kept
 
@@ -64,26 +61,26 @@ def _cards() -> list[Card]:
 
 
 def _chosen(cards: list[Card], word: str | None, here: bool) -> list[Card]:
-    """The card of that name, or else those with the word in their names."""
+    """The card with this name, or else the cards with this word in their names."""
     exact = [card for card in cards if card["name"] == word]
     found = exact or [card for card in cards if (word or "").lower() in card["name"].lower()]
     if not found:
         raise BadInput(f"no task has {word!r} in its name: see `bfq tasks`.")
-    return [card for card in found if card["data_here"] in AT_HAND or not here]
+    return [card for card in found if card["data_here"] in AVAILABLE or not here]
 
 
-def _heading(card: Card) -> str:
-    """The group that a card stands in: the kind of task, and whose data it is."""
+def _group(card: Card) -> str:
+    """The heading of a card: the kind of task and the origin of its data."""
     if "family" not in card:
         return OWN
     if card["family"] not in FAMILIES:
-        return FIRST
+        return SMALL
     origin, slash, _ = card["name"].partition("/")
     return f"{FAMILIES[card['family']]}, {ORIGINS[origin] if slash else 'published'}"
 
 
 def _list(cards: list[Card]) -> None:
-    """One line a task, by groups."""
+    """Print one line per task, in groups."""
     from rich.console import Console
 
     from bfq.tasks.catalog import DEFAULT_TASK
@@ -91,7 +88,7 @@ def _list(cards: list[Card]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     groups: dict[str, list[Card]] = {}
     for card in cards:
-        groups.setdefault(_heading(card), []).append(card)
+        groups.setdefault(_group(card), []).append(card)
     width = max((len(card["name"]) for card in cards), default=0)
     for heading, group in groups.items():
         console.print(heading, style="bold")
@@ -99,75 +96,58 @@ def _list(cards: list[Card]) -> None:
             default = " (default)" if card["name"] == DEFAULT_TASK else ""
             console.print(f"  {card['name']:{width}}  {_short(card['data_here'])}{default}")
     if not cards:
-        console.print("The data of none of them is here.")
+        console.print("None of these tasks has data on this machine.")
 
 
 def _short(availability: str) -> str:
-    """Whether the data is here, in the room that a line has."""
+    """Availability in a few words."""
     return availability.replace("can be made here with", "needs")
 
 
-def _tell(card: Card) -> None:
-    """One line a fact, long ones broken to the width of the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text  # so that bfq-rl[mujoco] is not read as markup
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for label, text in _facts(card):
-        table.add_row(Text(label), Text(text))
-    Console(highlight=False).print(table)
-
-
 def _facts(card: Card) -> list[tuple[str, str]]:
-    """All about a task, in the order of the questions one has."""
+    """Everything about a task."""
     name = card["name"]
     if "family" not in card:
-        known = (
-            ("look at it", f"bfq data inspect {name}"),
-            ("train on it", f"bfq train --task {name}"),
-        )
-        return [("task", name), ("what it is", "data of your own"), *known]
-    judged = f"{card['simulator']}, episodes of up to {card['episode_steps']:,} steps"
+        return [
+            ("task", name),
+            ("description", "your own data"),
+            ("inspect", f"bfq data inspect {name}"),
+            ("train", f"bfq train --task {name}"),
+        ]
+    simulator = f"{card['simulator']}, episodes of up to {card['episode_steps']:,} steps"
     return [
         ("task", name),
-        ("what it is", card["about"]),
+        ("description", card["about"]),
         ("data", card["data"]),
-        ("data here", card["data_here"]),
+        ("data available", card["data_here"]),
         *_next(name, card["data_here"]),
-        ("judged in", judged if card["simulator"] else "no simulator"),
-        ("judged by", _score(card)),
+        ("evaluation", simulator if card["simulator"] else "no simulator"),
+        ("score", _score(card)),
         ("versions", card["version_rule"]),
         *([("install", f"pip install 'bfq-rl[{card['extra']}]'")] if card["extra"] else []),
         ("discount", f"{card['discount']:g}"),
         ("reward transform", card["reward_transform"]),
-        ("presets of", card["presets"] or name),
+        ("presets", card["presets"] or name),
     ]
 
 
 def _next(name: str, availability: str) -> list[tuple[str, str]]:
-    """What one does with it: get its data, or train on it."""
+    """The next command: get the data, or train on it."""
     from bfq.tasks.catalog import CHECKERBOARD
     from bfq.tasks.sources import instead, remedy
 
     if availability == "needs a file":
         other = instead(name)
-        return [("to get it", remedy(name)), *([("or", other)] if other else [])]
-    first = ", which makes its data first" if availability.startswith("can be made") else ""
-    return [
-        (
-            "train on it",
-            "bfq toy" if name == CHECKERBOARD.name else f"bfq train --task {name}{first}",
-        )
-    ]
+        return [("get the data", remedy(name)), *([("or", other)] if other else [])]
+    generated = ", which generates the data first" if availability.startswith("can be made") else ""
+    command = f"bfq train --task {name}{generated}"
+    return [("train", "bfq toy" if name == CHECKERBOARD.name else command)]
 
 
 def _score(card: Card) -> str:
-    """What an episode is scored by, and between which returns a score is normalized."""
+    """The score of an episode, and the returns between which it is normalized."""
     reference = card["reference"]
     if reference is None:
         return str(card["metric"])
     ends = f"0 is {reference['low']:g}, 100 is {reference['high']:g} ({reference['source']})"
-    return f"{card['metric']}; {ends}; {card['eval_episodes']} episodes a member"
+    return f"{card['metric']}; {ends}; {card['eval_episodes']} episodes per seed"

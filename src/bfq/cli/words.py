@@ -93,14 +93,20 @@ def show_table(
     title: str | None = None,
     caption: str | None = None,
 ) -> None:
-    """Print a table as wide as the terminal; long cells wrap, and nothing in them is markup."""
+    """Print a table as wide as the terminal, framed if it has headings.
+
+    Long cells wrap, and nothing in them is markup.
+    """
+    from rich.box import HEAVY_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, caption=caption, show_header=any(headings))
-    for k, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=k == 0, overflow="fold")
+    box = HEAVY_HEAD if any(headings) else None
+    heading = Text(title) if title else None
+    table = Table(title=heading, caption=caption, box=box, show_header=any(headings))
+    for k, name in enumerate(headings):
+        table.add_column(name, no_wrap=k == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     Console(highlight=False).print(table)

@@ -194,8 +194,8 @@ def _files(folder: Path) -> list[tuple[Path, os.stat_result]]:
     return found
 
 
-def told() -> str:
-    """Where compiled programs are kept and how much there is, or why they are not."""
+def cache_status() -> str:
+    """The folder and size of the compilation cache, or why it is not used."""
     folder = place()
     why = refusal() or (trouble(folder) if folder.exists() else "")
     if why:
