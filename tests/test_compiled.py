@@ -152,7 +152,10 @@ def test_the_doctor_tells_where_programs_are(place, monkeypatch):
     ("words", "absent"),
     [
         ("from bfq.cli.main import build_parser; build_parser('train')", {"jax", "numpy", "rich"}),
-        ("from bfq.agents.registry import get_agent; get_agent('bc')", {"bfq.agents.srpo", "bfq.agents.bfq"}),
+        (
+            "from bfq.agents.registry import get_agent; get_agent('bc')",
+            {"bfq.agents.srpo", "bfq.agents.bfq"},
+        ),
         ("import bfq.experiment", {"matplotlib", "scipy.stats", "scipy.special", "mujoco"}),
     ],
 )
