@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from jaxtyping import Array
 
 from bfq.command import Parser, exit_code
 from bfq.errors import BadInput
-from bfq.experiment import load_trained, read_run
+from bfq.experiment import load_trained
 from bfq.flow.maps import flow_map, one_step
 from bfq.flow.solvers import euler
 from bfq.tasks.sources import load_dataset
@@ -39,10 +40,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def tell(folder: Path, states: int = STATES) -> None:
     """A line a member."""
-    run = read_run(folder)[0]
+    trained = load_trained(folder)
+    run = trained.run
     if run.agent != "bfq":
         raise BadInput(f"the run in {folder} is one of {run.agent}, not of bfq.")
-    trained, data = load_trained(folder), load_dataset(run.task)
+    data = load_dataset(run.task)
     count = min(states, len(data.rewards))
     rows = np.sort(np.random.default_rng(0).choice(len(data.rewards), count, replace=False))
     observations = trained.transforms.normalize(np.asarray(data.observations[rows]))
@@ -52,7 +54,7 @@ def tell(folder: Path, states: int = STATES) -> None:
         told = compared(
             state.policy_target, jnp.asarray(observations), actions, config.preconditioned
         )
-        print(json.dumps({**member._asdict(), **told}), flush=True)
+        print(json.dumps({**asdict(member), **told}), flush=True)
 
 
 def compared(

@@ -22,10 +22,9 @@ from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.agents import choices_of
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.experiment import read_run
 from bfq.nets.critic import Critics, Value
-from bfq.run import Member, members_of
-from bfq.settings import compose
+from bfq.run import Member, members_of, write_config
+from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint
 from bfq.training.population import Program, _keys, drawn, initial_states, pack, populate
 
@@ -462,8 +461,8 @@ def test_the_terms_of_an_update_have_independent_draws(name):
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_run_is_described_by_its_configuration(name, tmp_path):
     run = compose("pendulum-mixed", name, seeds=[1, 5])
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(run)))
-    assert read_run(tmp_path)[0] == run
+    write_config(tmp_path, run)
+    assert load_run(tmp_path) == run
 
 
 @pytest.mark.parametrize("name", [name for name in ("td3_bc", "fql") if name in AGENTS])

@@ -472,7 +472,7 @@ def runs(tmp_path_factory):
         rewards=random.normal(size=n), terminals=np.arange(n) % 20 == 19,
         action_low=0.0, action_high=4.0, name="made-up",
     )  # fmt: skip
-    settings = {"values": small, "evaluation": {"candidates": 5, "temperature": 0.5}}
+    settings = {"values": small, "candidates": 5, "temperature": 0.5}
     composed = compose("made-up.store", "bfq", steps=3, seeds=2, **settings)
     start(composed, folder / "bfq", data)
     like = jax.eval_shape(lambda: initial_states(population_of(composed), Spec(2, 1)))

@@ -8,7 +8,8 @@ from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
-from bfq.settings import checked, compose, limited
+from bfq.run import write_config
+from bfq.settings import compose, load_run, with_episode_steps
 from bfq.tasks.catalog import PAPER, TASKS
 
 AGENTS = agent_names()
@@ -309,19 +310,21 @@ def test_a_simulator_brings_its_own_limit_of_episodes():
     assert compose("mine.npz").episode_steps == 1000
     assert compose("mine.npz", simulator="bfq/Hopper-d4rl-v0").episode_steps == 1000
     own = compose("mine.npz", simulator="Pendulum-v1")
-    assert limited(own, 7).episode_steps == 7
-    assert limited(own, None) == own
+    assert with_episode_steps(own, 7).episode_steps == 7
+    assert with_episode_steps(own, None) == own
     with pytest.raises(BadInput, match="only your own data has others"):
-        limited(compose("pendulum-mixed"), 7)
-    with pytest.raises(BadInput, match="at least 1"):
-        limited(own, 0)
+        with_episode_steps(compose("pendulum-mixed"), 7)
+    with pytest.raises(BadInput, match="from 1 to"):
+        with_episode_steps(own, 0)
 
 
 @pytest.mark.parametrize(
     "varied", [{"eta": 0}, {"eta": [0.5]}, {"eta": {}}, {"eta": None}, {"eta": [0, "a"]}]
 )
-def test_varied_hyperparameters_that_were_read_are_lists_of_several_values(varied):
+def test_varied_hyperparameters_in_a_file_are_lists_of_several_values(varied, tmp_path):
     run = compose("pendulum-mixed", "bfq", values={"eta": [0.5, 1.0]})
-    assert checked(run).varied == {"eta": [0.5, 1.0]}
-    with pytest.raises(BadInput, match="eta"):
-        checked(dataclasses.replace(run, varied=varied))
+    write_config(tmp_path, run)
+    assert load_run(tmp_path).varied == {"eta": [0.5, 1.0]}
+    write_config(tmp_path, dataclasses.replace(run, varied=varied))
+    with pytest.raises(BadInput, match="varied"):
+        load_run(tmp_path)

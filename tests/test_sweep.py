@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bfq.agents.registry import get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.reports.sweep_figure import draw_sweeps
@@ -20,20 +21,20 @@ WORDS = ["sweep", *SMALL, *GRID, "--eval-episodes", "1", "--set", "policy_target
 
 def test_numbers_share_a_run_and_the_rest_has_one_each():
     values = {"eta": [0.1, 1], "critic": ["plain", "fql"], "depth": [2, 3], "width": [8]}
-    runs = combinations("bfq", values)
+    runs = combinations(get_agent("bfq"), values)
     assert [folder_name(values, run) for run in runs] == [
         "critic=plain,depth=2", "critic=plain,depth=3", "critic=fql,depth=2", "critic=fql,depth=3",
     ]  # fmt: skip
     assert {tuple(run["eta"]) for run in runs} == {(0.1, 1)}
     assert [run["width"] for run in runs] == [[8]] * 4
-    (alone,) = combinations("bfq", {"eta": [0.1, 1]})
+    (alone,) = combinations(get_agent("bfq"), {"eta": [0.1, 1]})
     assert folder_name({"eta": [0.1, 1]}, alone) == "run"
 
 
 @pytest.mark.parametrize("values", [{}, {"eta": [0.1]}, {"eta": [0.1], "critic": ["plain"]}])
 def test_one_setting_is_no_sweep(values):
     with pytest.raises(BadInput, match="nothing to sweep"):
-        combinations("bfq", values)
+        combinations(get_agent("bfq"), values)
 
 
 def test_without_a_simulator_nothing_can_be_ranked(tmp_path, capsys):

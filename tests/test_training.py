@@ -19,10 +19,11 @@ import bfq
 from bfq import files
 from bfq.agents.registry import get_agent
 from bfq.cli.main import build_parser
-from bfq.cli.train import described as asked
+from bfq.cli.words import read_options
 from bfq.errors import BadInput, Busy, DiskTrouble
-from bfq.experiment import _last_scores, complete, start
+from bfq.experiment import complete, last_scores, start
 from bfq.files import check_place, locked, write_json
+from bfq.options import OPTIONS
 from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
 from bfq.training import trackers
@@ -35,7 +36,7 @@ QUICK = {
     "seeds": [0, 4],
     "values": TINY,
     "evaluations": 2,
-    "evaluation": {"episodes": 1},
+    "eval_episodes": 1,
     "chunk": 10,
 }
 
@@ -344,10 +345,10 @@ def test_fresh_networks_are_no_divergence_where_rewards_are_tiny():
 
 def test_a_diverging_member_does_not_stop_a_run_that_keeps_going(tmp_path):
     rates = {**TINY, "learning_rate": [1e-3, 1e18]}
-    run = tiny_run(values=rates, seeds=[0], stop_on_divergence=False, steps=30)
+    run = tiny_run(values=rates, seeds=[0], keep_going=True, steps=30)
     start(run, tmp_path / "run")
     result = complete(tmp_path / "run", quiet=True)
-    assert np.isfinite(result["scores"]["return"][0])
+    assert np.isfinite(result.scores["return"][0])
 
 
 def test_lost_metrics_are_noticed(whole, tmp_path):
@@ -367,21 +368,20 @@ def test_the_command_describes_the_whole_run(tmp_path):
         {"episode_steps": 7, "simulator": "Pendulum-v1"},
     )
     judged, changed = (
-        {"policy": "online", "seed": 5},
+        {"policy": "online", "eval_seed": 5},
         {"observations": "none", "reward": "standardize"},
     )
     chosen = {"candidates": 4, "selection": "softmax", "softmax_weight": 2.5}
     for run in (
         tiny_run(values={**TINY, "preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
-        compose(file, "bfq", seeds=[3], stop_on_divergence=False, **limit),
+        compose(file, "bfq", seeds=[3], keep_going=True, **limit),
         compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
-        compose(
-            "pendulum-mixed", "dql", values={"sampler": "ddim"}, evaluation=judged, data=changed
-        ),
-        compose("pendulum-mixed", "bfq", evaluation=chosen),
+        compose("pendulum-mixed", "dql", values={"sampler": "ddim"}, **judged, data=changed),
+        compose("pendulum-mixed", "bfq", **chosen),
     ):
         words = shlex.split(command(run))
-        assert asked(build_parser("train").parse_args(words[1:])) == run
+        asked = read_options(build_parser("train").parse_args(words[1:]), OPTIONS)
+        assert compose(**asked) == run
 
 
 def test_values_are_looked_at_together_and_not_one_by_one():
@@ -397,14 +397,14 @@ def test_values_are_looked_at_together_and_not_one_by_one():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"seeds": [1.5]}, "whole numbers"),
-        ({"seeds": 2.0}, "whole numbers"),
+        ({"seeds": [1.5]}, "whole number"),
+        ({"seeds": 2.5}, "whole number"),
         ({"values": {"eta": []}}, "no value"),
-        ({"evaluation": {"episodes": "x"}}, "whole number"),
+        ({"eval_episodes": "x"}, "whole number"),
         ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
         ({"data": {"reward": "x"}}, "reward transform"),
-        ({"chunk": 0}, "at least 1"),
-        ({"chunk": 1.5}, "at least 1"),
+        ({"chunk": 0}, "from 1 to"),
+        ({"chunk": 1.5}, "whole number"),
         ({"precision": "bfloat16"}, "NVIDIA"),
     ],
 )
@@ -451,7 +451,7 @@ def test_evaluations_come_when_they_are_asked_for(tmp_path):
     assert "--evaluations 5000," in command(tiny_run(steps=5000, evaluations=[5000]))
     assert tiny_run(steps=60, evaluations=np.array([40, 20])).evaluations == [20, 40]
     assert tiny_run(evaluations=np.int64(3)).evaluations == 3
-    for wrong in ([], [0], [61], [2.5], [True], True, 2.5, "20", None):
+    for wrong in ([], [0], [61], [2.5], [True], True, 2.5, "20"):
         with pytest.raises(BadInput, match="evaluations must be"):
             tiny_run(steps=60, evaluations=wrong)
 
@@ -490,7 +490,7 @@ def test_a_wish_that_comes_during_the_last_save_is_heeded(tmp_path, monkeypatch)
     with pytest.raises(Stopped, match="stopped at update 20, saved"):
         complete(folder, quiet=True)
     monkeypatch.setattr(Loop, "_save", real)
-    assert complete(folder, quiet=True)["steps"] == 20
+    assert complete(folder, quiet=True).steps == 20
 
 
 ROW = {"step": 10, "kind": "train", "metrics": {"loss": [1.0, None]}}
@@ -616,8 +616,8 @@ def test_a_note_with_holes_is_damaged(tmp_path):
 )  # fmt: skip
 def test_damaged_metrics_are_said_in_a_sentence(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(line + "\n")
-    with pytest.raises(BadInput, match="metrics.jsonl is damaged"):
-        _last_scores(tmp_path)
+    with pytest.raises(BadInput, match="metrics.jsonl, line 1"):
+        last_scores(tmp_path, 1)
 
 
 @pytest.mark.parametrize("target", ["round", "nowhere"])

@@ -1,47 +1,45 @@
-"""The library in a few lines: train, evaluate."""
+"""Train and evaluate in a few lines of Python."""
 
-import inspect
-import math
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import jax
-
-from bfq.agents.registry import check_acting
+from bfq.agents import Agent
+from bfq.agents.registry import check_acting, load_agent
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.deploy.policy import Policy, load_policy
-from bfq.errors import BadInput, unknown
+from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
-from bfq.evaluation.rollout import population_act, rollout
-from bfq.evaluation.scores import Scores, scores
-from bfq.experiment import complete, load_trained, new_folder, read_run, start, world_of
-from bfq.provenance import versions
-from bfq.settings import command, compose, limited, reference_of
+from bfq.evaluation.rollout import population_act
+from bfq.experiment import complete, evaluate_run, load_trained, new_folder, start, world_of
+from bfq.options import PROTOCOL, check_options
+from bfq.run import RunRecord
+from bfq.settings import compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
 
-OWN_DATA = "data.store"  # a dataset given from Python, kept inside its run folder
+if TYPE_CHECKING:
+    from bfq.deploy.policy import Policy
+
+OWN_DATA = "data.store"  # a dataset given in Python is stored in its run folder
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
-    """A finished run: its folder, and what its result.json says."""
+    """A finished run: its folder and its record."""
 
     folder: Path
-    record: dict[str, Any]
+    record: RunRecord
 
     def __repr__(self) -> str:
-        members = len(self.record["members"])
-        return f"Result({self.record['agent']} on {self.record['task']}, {members} members, in {self.folder})"
+        record = self.record
+        return f"Result({record.agent} on {record.task}, {len(record.members)} members, in {self.folder})"
 
     @property
-    def scores(self) -> dict[str, list[float]] | None:
-        """`return` and `normalized`, one number a member; None where there was no simulator."""
-        found: dict[str, list[float]] | None = self.record["scores"]
-        return found
+    def scores(self) -> dict[str, list[float | None] | None] | None:
+        """`return` and `normalized`, one number per member; None without a simulator."""
+        return self.record.scores
 
     def policy(
         self,
@@ -50,8 +48,10 @@ class Result:
         candidates: int | None = None,
         temperature: float | None = None,
         seed: int = 0,
-    ) -> Policy:
-        """A trained member, which acts as the run's protocol says unless told otherwise."""
+    ) -> "Policy":
+        """A trained member as a function from observations to actions."""
+        from bfq.deploy.policy import load_policy
+
         return load_policy(
             self.folder, member, candidates=candidates, temperature=temperature, seed=seed
         )
@@ -59,40 +59,96 @@ class Result:
 
 def train(
     task: str | Path | Dataset = DEFAULT_TASK,
-    agent: str = "bfq",
+    agent: str | Agent = "bfq",
     *,
     steps: int | None = None,
     seeds: int | Sequence[int] = 5,
     values: Mapping[str, Any] | None = None,
-    out: str | Path | None = None,
     baselines: Sequence[str] = (),
+    eval_episodes: int | None = None,
+    eval_seed: int | None = None,
+    evaluations: int | Sequence[int] = 8,
+    candidates: int | None = None,
+    temperature: float | None = None,
+    selection: Literal["argmax", "softmax"] | None = None,
+    softmax_weight: float | None = None,
+    policy: Literal["ema", "online"] | None = None,
+    sampling_steps: int | None = None,
+    sampler: str | None = None,
+    data: Mapping[str, str] | None = None,
+    simulator: str | None = None,
+    episode_steps: int | None = None,
+    keep_going: bool = False,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    chunk: int | None = None,
+    out: str | Path | None = None,
     quiet: bool = False,
-    **settings: Any,
 ) -> Result:
-    """Trains a population on a task, a file or a dataset of your own, and evaluates it.
+    """Train an agent on a task, a file or a dataset, and evaluate it.
 
-    `values` are hyperparameters; a list of numbers makes one member of each. `settings` are those of
-    `bfq.settings.compose`, such as `evaluation={"episodes": 10}` and `simulator="Pendulum-v1"`. A dataset is
-    kept in the run folder, so that the run can be resumed.
+    The keywords are the options of `bfq train`, with the same names and the same defaults. What is None comes
+    from the task and from the agent's preset.
+
+    Args:
+        task: A task (see `bfq tasks`), the path of a file, or a dataset, which is stored in the run folder.
+        agent: An agent (see `bfq agents`), the path of a Python file with an agent, or an agent.
+        steps: Gradient updates.
+        seeds: A number of seeds, or a list of seeds.
+        values: Hyperparameters. Each of several values, as `{"eta": [0.1, 1]}`, is trained with every seed.
+        baselines: Agents to train as well, each with its own preset; `["all"]` for every other agent.
+        eval_episodes: Episodes per seed in each evaluation.
+        eval_seed: Simulator seed of the first episode of an evaluation.
+        evaluations: How many evaluations during training, or a list of updates after which to evaluate.
+        candidates: Actions drawn per state; the critic selects one of them.
+        temperature: Scale of the initial noise.
+        selection: Rule that selects among the candidates.
+        softmax_weight: w in softmax(w · Q).
+        policy: Weights that act: averaged or current.
+        sampling_steps: Network calls per action; 0: as trained.
+        sampler: Sampling rule of these steps, such as "ddim".
+        data: Transforms of the data, such as `{"observations": "none", "reward": "standardize"}`.
+        simulator: Gymnasium id of the simulator that scores a policy of your own data.
+        episode_steps: Episode limit with `simulator`.
+        keep_going: Do not stop when a seed diverges.
+        precision: "bfloat16" multiplies faster on NVIDIA GPUs.
+        chunk: Updates per compiled call.
+        out: Run folder; by default a new one in `runs`.
+        quiet: Show no progress.
+
+    Returns:
+        The run folder and its record, with the scores.
     """
-    strange = set(settings) - set(inspect.signature(compose).parameters)
-    if strange:
-        raise unknown("setting", sorted(strange)[0], inspect.signature(compose).parameters)
+    options: dict[str, Any] = {
+        "steps": steps,
+        "seeds": seeds,
+        "values": values,
+        "baselines": baselines,
+        "eval_episodes": eval_episodes,
+        "eval_seed": eval_seed,
+        "evaluations": evaluations,
+        "candidates": candidates,
+        "temperature": temperature,
+        "selection": selection,
+        "softmax_weight": softmax_weight,
+        "policy": policy,
+        "sampling_steps": sampling_steps,
+        "sampler": sampler,
+        "data": data,
+        "simulator": simulator,
+        "episode_steps": episode_steps,
+        "keep_going": keep_going,
+        "precision": precision,
+        "chunk": chunk,
+    }
     name = OWN_DATA if isinstance(task, Dataset) else str(task)
-    run = compose(
-        name, agent, steps=steps, seeds=seeds, values=values, baselines=baselines, **settings
-    )
+    run = compose(name, load_agent(agent), **options)
     folder = Path(out) if out is not None else new_folder(run)
     if isinstance(task, Dataset):
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
         place = folder / name
-        start(
-            replace(run, task=str(place.absolute())),
-            folder,
-            task,
-            keep=lambda: store.save(task, place),
-        )
+        run = dataclasses.replace(run, task=str(place.absolute()))
+        start(run, folder, task, keep=lambda: store.save(task, place))
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))
@@ -101,51 +157,64 @@ def train(
 def evaluate(
     folder: str | Path,
     *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    candidates: int | None = None,
+    temperature: float | None = None,
+    selection: Literal["argmax", "softmax"] | None = None,
+    softmax_weight: float | None = None,
+    policy: Literal["ema", "online"] | None = None,
+    sampling_steps: int | None = None,
+    sampler: str | None = None,
+    episode_steps: int | None = None,
     video: str | Path | None = None,
     member: int = 0,
-    episode_steps: int | None = None,
-    **protocol: Any,
-) -> dict[str, Any]:
-    """Scores the saved members of a run again, under its own protocol or a changed one.
+) -> RunRecord:
+    """Score the last checkpoint of a run, under its own protocol or a changed one.
 
-    What comes back has the keys of result.json; versions and device are those of now, `command` trains.
-    `episode_steps` is another limit of episodes, for data of your own. `protocol` may change `episodes`,
-    `seed`, `candidates`, `selection`, `temperature`, `policy`, …
+    Args:
+        folder: The run folder.
+        episodes: Episodes per seed.
+        seed: Simulator seed of the first episode.
+        candidates: Actions drawn per state; the critic selects one of them.
+        temperature: Scale of the initial noise.
+        selection: Rule that selects among the candidates.
+        softmax_weight: w in softmax(w · Q).
+        policy: Weights that act: averaged or current.
+        sampling_steps: Network calls per action; 0: as trained.
+        sampler: Sampling rule of these steps, such as "ddim".
+        episode_steps: Another episode limit, for your own data.
+        video: Record a video of the first episode in this file (.mp4 or .gif).
+        member: The member in the video.
+
+    Returns:
+        A record like result.json, with today's versions and device. `command` trains the run.
     """
-    run, kept = read_run(Path(folder))
-    if not 0 <= member < len(run.seeds) * math.prod(map(len, run.varied.values())):
+    protocol: dict[str, Any] = {
+        "episodes": episodes,
+        "seed": seed,
+        "candidates": candidates,
+        "temperature": temperature,
+        "selection": selection,
+        "softmax_weight": softmax_weight,
+        "policy": policy,
+        "sampling_steps": sampling_steps,
+        "sampler": sampler,
+    }
+    asked = check_options(protocol, PROTOCOL)
+    run = load_run(Path(folder))
+    if not 0 <= member < len(run.members):
         raise BadInput(f"the run has no member {member}.")
     if video is not None:
         check_video(Path(video))
-    world = world_of(limited(run, episode_steps))
+    world = world_of(with_episode_steps(run, episode_steps))
     if world is None:
-        raise BadInput(f"the run in {folder} has no simulator to be judged in.")
+        raise BadInput(f"the run in {folder} has no simulator to score it in.")
     trained = load_trained(folder)
-    changed = {name: value for name, value in protocol.items() if value is not None}
-    chosen = protocol_from({**trained.protocol.describe(), **changed})
-    check_acting(trained.population.agent, trained.population.configs, chosen.acting)
-    act = population_act(trained.population, trained.checkpoint.states, trained.transforms, chosen)
-    count = len(trained.population.members)
+    chosen = protocol_from({**run.evaluation, **asked})
+    population = trained.population
+    check_acting(population.agent, population.configs, chosen.acting)
     if video is not None:
-        film(act, world, chosen, count, member, Path(video))
-    found: Scores = scores(rollout(act, world, chosen, count), reference_of(run), run.metric)
-    members = [{"seed": m.seed, "overrides": m.overrides} for m in trained.population.members]
-    return {
-        "task": run.task,
-        "agent": run.agent,
-        "steps": trained.checkpoint.step,
-        "members": members,
-        "scores": found,
-        "protocol": chosen.describe(),
-        "simulator": world.simulator,
-        "episode_steps": world.episode_steps,
-        "ignores": list(trained.population.agent.ignores(trained.population.configs)),
-        "data": {"sha256": kept.get("data_sha256")},
-        "transforms": trained.transforms.describe(),
-        "reference": run.reference,
-        "versions": versions(),
-        "device": jax.devices()[0].device_kind,
-        "precision": run.precision,
-        "config": run.config,
-        "command": command(run),
-    }
+        act = population_act(population, trained.checkpoint.states, trained.transforms, chosen)
+        film(act, world, chosen, len(run.members), member, Path(video))
+    return evaluate_run(trained, world, chosen)

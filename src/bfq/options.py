@@ -4,12 +4,13 @@ The command line, the checks, the printed command and the keywords of `bfq.train
 declarations.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
-from bfq.errors import unknown
+from bfq.errors import BadInput, unknown
 from bfq.records import check_value
 
 
@@ -35,7 +36,7 @@ Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
 FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
 
 
-class Acting(TypedDict, total=False):
+class ActingOptions(TypedDict, total=False):
     """How the trained network chooses an action in an evaluation."""
 
     candidates: Annotated[
@@ -58,7 +59,7 @@ class Acting(TypedDict, total=False):
     ]
 
 
-class ProtocolValues(Acting, total=False):
+class ProtocolValues(ActingOptions, total=False):
     """Everything besides the policy that can change a score."""
 
     episodes: Episodes
@@ -73,8 +74,8 @@ class DataOptions(TypedDict, total=False):
     reward: Name
 
 
-class Subject(TypedDict, total=False):
-    """What is trained: an agent on a task."""
+class RunOptions(TypedDict, total=False):
+    """The options of a run. What is left out comes from the task and from the agent's preset."""
 
     task: Annotated[
         Name,
@@ -85,10 +86,6 @@ class Subject(TypedDict, total=False):
         ),
     ]
     agent: Annotated[Name, option("an agent (see `bfq agents`)", "NAME", default="bfq")]
-
-
-class RunOptions(Acting, total=False):
-    """The options of a run. What is left out comes from the task and from the agent's preset."""
 
     steps: Annotated[Positive, option("gradient updates; default from the preset")]
     seeds: Annotated[
@@ -152,6 +149,16 @@ class Option(NamedTuple):
     help: str
     default: Any
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a value."""
+        return msgspec.json.schema(self.type)
+
+    @property
+    def kind(self) -> str:
+        """The JSON type of a value: boolean, object, array, integer, number or string; `` for several."""
+        return str(self.schema.get("type", "string" if "enum" in self.schema else ""))
+
 
 def options_of(*declarations: type) -> dict[str, Option]:
     """The options that these classes declare, by name."""
@@ -169,8 +176,9 @@ def options_of(*declarations: type) -> dict[str, Option]:
     return found
 
 
-OPTIONS = options_of(Subject, RunOptions)
+OPTIONS = options_of(RunOptions, ActingOptions)
 PROTOCOL = options_of(ProtocolValues)
+ACTING = options_of(ActingOptions)
 
 
 def check_options(given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
@@ -183,3 +191,79 @@ def check_options(given: Mapping[str, Any], known: Mapping[str, Option]) -> dict
         for name, value in given.items()
         if value is not None
     }
+
+
+def spell(option: Option, value: Any) -> list[str]:
+    """The words on a command line that give an option this value."""
+    if option.kind == "boolean":
+        return [option.flag] if value else []
+    if option.kind == "object":
+        pairs = [f"{name}={_text(one)}" for name, one in value.items()]
+        return [word for pair in pairs for word in (option.flag, pair)]
+    return [option.flag, _text(value)]
+
+
+def _text(value: Any) -> str:
+    """`6`, `true`, `0.1,0.3`; a list of one number ends with a comma: `3,`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        alone = len(value) == 1 and isinstance(value[0], int)
+        return ",".join(map(_text, value)) + ("," if alone else "")
+    return str(value)
+
+
+def parse(option: Option, given: Any) -> Any:
+    """The value of an option from what follows its flag: a word, or a list where it can be repeated."""
+    if option.kind == "boolean":
+        return given
+    if option.kind == "object":
+        several = option.schema["additionalProperties"].get("type") != "string"
+        return parse_values(given, option.flag) if several else parse_names(given, option.flag)
+    if option.kind == "array":
+        value: Any = [name for word in given for name in word.split(",") if name]
+    elif option.kind == "":
+        value = (
+            [_number(one) for one in given.split(",") if one] if "," in given else _number(given)
+        )
+    else:
+        value = given if option.kind == "string" else _number(given)
+    return check_value(option.flag, value, option.type)
+
+
+def _number(word: str) -> Any:
+    """A number, or the word itself."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def parse_values(words: Sequence[str], flag: str = "--set") -> dict[str, list[Any]]:
+    """`eta=0.05,0.1` as {"eta": [0.05, 0.1]}."""
+    found: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not (equals and name and all(values.split(","))):
+            raise BadInput(f"{flag} takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
+        if name in found:
+            raise BadInput(f"{flag} {name} is given twice: join the values, {name}=VALUE,VALUE.")
+        found[name] = [
+            one == "true" if one in ("true", "false") else _number(one) for one in values.split(",")
+        ]
+    return found
+
+
+def parse_names(words: Sequence[str], flag: str) -> dict[str, str]:
+    """`observations=obs,actions=act` as {"observations": "obs", "actions": "act"}."""
+    found: dict[str, str] = {}
+    for pair in ",".join(words).split(",") if words else []:
+        name, equals, other = pair.partition("=")
+        if not (equals and name and other):
+            raise BadInput(f"{flag} takes NAME=NAME, not {pair!r}.")
+        if name in found:
+            raise BadInput(f"{flag} names {name} twice.")
+        found[name] = other
+    return found

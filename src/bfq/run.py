@@ -98,6 +98,21 @@ class TransformsRecord(TransformsSummary):
             raise ValueError("action_low and action_high differ in length")
 
 
+@dataclasses.dataclass(frozen=True)
+class DataRecord:
+    """What a run was trained on."""
+
+    name: Name
+    source: str
+    sha256: str | None
+    transitions: Natural
+    episodes: Natural | None
+    return_mean: float | None
+    return_std: float | None
+    return_max: float | None
+    normalized_mean: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything needed to repeat a run, and nothing that depends on when or where it ran."""
@@ -105,9 +120,8 @@ class RunConfig:
     task: Name  # a task's name, or the path of a file
     agent: Name
     config: dict[str, Value]  # every hyperparameter of the agent
-    varied: dict[
-        str, list[int | float]
-    ]  # those with several values; each is trained with every seed
+    # Those with several values: each combination of them is trained with every seed.
+    varied: dict[str, Annotated[list[int | float], Meta(min_length=2)]]
     seeds: Annotated[list[Natural], Meta(min_length=1, max_length=10_000)]
     data: DataOptions
     evaluation: ProtocolValues
@@ -122,7 +136,7 @@ class RunConfig:
     precision: Precision = "float32"
     # Known when the run has started.
     transforms: TransformsRecord | None = None
-    data_sha256: str | None = None
+    dataset: DataRecord | None = None
     format: Literal[2] = FORMAT
 
     @property
@@ -135,20 +149,17 @@ class RunConfig:
         """Every seed with every combination of the varied hyperparameters."""
         return members_of(self.seeds, self.varied)
 
+    @property
+    def planned(self) -> "RunConfig":
+        """The configuration without what becomes known at the start."""
+        return dataclasses.replace(self, transforms=None, dataset=None)
 
-@dataclasses.dataclass(frozen=True)
-class DataRecord:
-    """What a run was trained on."""
-
-    name: Name
-    source: str
-    sha256: str | None
-    transitions: Natural
-    episodes: Natural | None
-    return_mean: float | None
-    return_std: float | None
-    return_max: float | None
-    normalized_mean: float | None = None
+    def identity(self) -> dict[str, Any]:
+        """The settings that the numbers of a run depend on, for `fingerprint`."""
+        settings = as_json(self.planned)
+        for name in ("chunk", "keep_going"):
+            del settings[name]
+        return {**settings, "format": 1}  # a constant: other names for the same numbers help nobody
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,7 +222,7 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
 def read_config(path: Path) -> RunConfig:
     """The configuration in a run folder, or in a file of this form."""
-    file = path / "config.json" if path.is_dir() else path
+    file = path if path.suffix == ".json" and not path.is_dir() else path / "config.json"
     if not file.exists() and file.name == "config.json":
         raise BadInput(f"there is no run in {file.parent}: it has no config.json.")
     content = read_text(file)

@@ -8,11 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bfq.agents import numeric_fields
-from bfq.agents.registry import get_agent
+from bfq.agents import Agent, numeric_fields
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
-from bfq.experiment import complete, read_run, say, start
+from bfq.experiment import complete, say, start
 from bfq.files import write_bytes, write_json
 from bfq.provenance import versions
 from bfq.reports.prose import in_words
@@ -20,15 +19,16 @@ from bfq.reports.report import write_report
 from bfq.reports.runs import read_run as read_finished
 from bfq.reports.sweep_figure import sweep_figure
 from bfq.reports.tables import Method, Standings, standings
-from bfq.settings import RunConfig, command
+from bfq.run import RunConfig, as_json
+from bfq.settings import command, load_run
 
 ALONE = "run"  # the only folder, where no run differs from another
 Values = Mapping[str, Sequence[Any]]
 
 
-def combinations(agent: str, values: Values) -> list[dict[str, list[Any]]]:
+def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
     """The values of each run: one combination of what members must share, and all other numbers."""
-    numeric = numeric_fields(get_agent(agent).config())
+    numeric = numeric_fields(agent.config())
     shared = {
         name: several
         for name, several in values.items()
@@ -81,7 +81,7 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
 def _check_same(run: RunConfig, folder: Path) -> None:
     if not (folder / "config.json").exists():
         return
-    there, _ = read_run(folder)
+    there = load_run(folder).planned
     if dataclasses.replace(there, chunk=run.chunk) != run:
         raise BadInput(f"{folder} holds a run with other settings: choose another --out.")
 
@@ -121,7 +121,7 @@ def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
     fresh = list(range(first, first + len(run.seeds)))
     config = {**run.config, **settings}
     return command(
-        dataclasses.replace(run, config=config, varied={}, seeds=fresh, stop_on_divergence=True)
+        dataclasses.replace(run, config=config, varied={}, seeds=fresh, keep_going=False)
     )
 
 
@@ -140,7 +140,7 @@ def write_sweep(
         "rows": [_row(ranking, method) for method in ranking.table.methods],
         "protocol": run.evaluation,
         "data": ranking.best.run.data,
-        "reference": run.reference,
+        "reference": as_json(run)["reference"],
         "confirm": confirm,
         "versions": versions(),
         "command": asked,

@@ -8,11 +8,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bfq.cli.words import assignments, numbers, show_json
+from bfq.cli.words import numbers, show_json
 from bfq.errors import BadInput, counted, unknown
+from bfq.options import parse_values
 
 if TYPE_CHECKING:
-    from bfq.settings import RunConfig
+    from bfq.run import RunConfig
 
 TASK = "halfcheetah-medium-v2"
 AXES = ("members", "batch", "width", "transitions", "flow_steps")  # the figure's horizontal axes
@@ -264,7 +265,7 @@ def _bases(args: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[st
     bases = {name: compose(args.task, name).config for name in names}
     known = {field for base in bases.values() for field in base}
     chosen = {}
-    for name, values in assignments(args.set).items():
+    for name, values in parse_values(args.set).items():
         if len(values) > 1:
             raise BadInput(f"--set takes one value of {name} here: run `bfq bench` once per value.")
         if name not in known:
@@ -349,11 +350,16 @@ def _evaluation_runs(args: argparse.Namespace) -> list["RunConfig"]:
     from bfq.settings import compose
 
     bases, chosen = _bases(args)
-    acting = {name: getattr(args, name) for name in ("episodes", "candidates", "sampling_steps")}
+    options = {
+        "seeds": args.seeds,
+        "eval_episodes": args.episodes,
+        "candidates": args.candidates,
+        "sampling_steps": args.sampling_steps,
+    }
     runs = []
     for name, base in bases.items():
         values = {field: value for field, value in chosen.items() if field in base}
-        runs.append(compose(args.task, name, seeds=args.seeds, values=values, evaluation=acting))
+        runs.append(compose(args.task, name, values=values, **options))
     if runs[0].simulator is None:
         raise BadInput(f"{args.task} has no simulator to evaluate in: choose another --task.")
     return runs
@@ -370,7 +376,7 @@ def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
 
     world = World(str(run.simulator), run.episode_steps)
     timings = time_evaluation(
-        population_of(run), world, protocol_from(run.evaluation), args.steps, args.repeats
+        population_of(run), world, protocol_from(dict(run.evaluation)), args.steps, args.repeats
     )
     median = timings[len(timings) // 2]
     acting = {name: run.evaluation[name] for name in ("episodes", "candidates", "sampling_steps")}

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bfq.cli.words import mapping, show_json, show_table
+from bfq.cli.words import show_json, show_table
 from bfq.errors import BadInput
+from bfq.options import parse_names
 
 VERBS = {
     "make": "generate a dataset locally, from policies and planners that ship with bfq",
@@ -133,7 +134,7 @@ def _import(args: argparse.Namespace) -> int:
     from bfq.tasks.importing import import_files
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
-    dataset = import_files(args.files, args.name, mapping(args.map), args.replace, **settings)
+    dataset = import_files(args.files, args.name, parse_names(args.map, "--map"), args.replace, **settings)
     return _show(dataset, args.json)
 
 

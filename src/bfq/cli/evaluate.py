@@ -1,93 +1,61 @@
-"""`bfq evaluate RUN`: scores saved members again, under another protocol if wished."""
+"""`bfq evaluate RUN`: score a run's last checkpoint, under its own protocol or another one."""
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from bfq.cli.words import show_json
+from bfq.cli.words import add_options, read_options, show_json
 from bfq.errors import BadInput, counted
+from bfq.options import OPTIONS, PROTOCOL
+
+if TYPE_CHECKING:
+    from bfq.run import RunRecord
+
+EVALUATION = PROTOCOL | {"episode_steps": OPTIONS["episode_steps"]}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
-    parser.add_argument("folder", type=Path, metavar="RUN", help="the run folder")
-    parser.add_argument("--episodes", type=int, metavar="N", help="episodes a member")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the first episode")
-    parser.add_argument(
-        "--candidates", type=int, metavar="N", help="actions drawn a state, the critic choosing"
-    )
-    parser.add_argument("--selection", metavar="HOW", help="argmax | softmax among the candidates")
-    parser.add_argument("--softmax-weight", type=float, metavar="W", help="w in softmax(w · Q)")
-    parser.add_argument("--temperature", type=float, metavar="X", help="factor on the acting noise")
-    parser.add_argument("--policy", metavar="WHICH", help="ema | online")
-    parser.add_argument(
-        "--sampling-steps",
-        type=int,
-        metavar="N",
-        help="network calls an action, where the agent has a choice",
-    )
-    parser.add_argument(
-        "--sampler", metavar="NAME", help="the rule of these steps, as ddim; see `bfq agents`"
-    )
-    parser.add_argument(
-        "--episode-steps",
-        type=int,
-        metavar="N",
-        help="another limit of episodes, for data of your own",
-    )
-    parser.add_argument(
-        "--video", type=Path, metavar="FILE", help="film one member's first episode (.mp4, .gif)"
-    )
-    parser.add_argument(
-        "--member", type=int, default=0, metavar="K", help="the member that is filmed"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the scores to this JSON file"
-    )
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-
-
-PROTOCOL = (
-    "episodes", "seed", "candidates", "selection", "softmax_weight", "temperature", "policy",
-    "sampling_steps", "sampler",
-)  # fmt: skip
+    """The protocol, a video, and where to write the scores."""
+    add = parser.add_argument
+    add("folder", type=Path, metavar="RUN", help="the run folder")
+    add_options(parser, EVALUATION)
+    add("--agent", metavar="FILE", help="the Python file of the agent, if bfq does not have it")
+    add("--video", type=Path, metavar="FILE", help="record the first episode (.mp4, .gif)")
+    add("--member", type=int, default=0, metavar="K", help="the member in the video")
+    add("--out", type=Path, metavar="FILE", help="also write the record to this JSON file")
+    add("--json", action="store_true", help="print the record as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates, and shows one line a member."""
+    """Evaluate, and show one line per member."""
     from bfq.files import check_place, write_json
+    from bfq.run import as_json
     from bfq.training.progress import announced
 
     if args.out:
         if not args.out.parent.is_dir():
-            raise BadInput(
-                f"there is no folder {args.out.parent} for {args.out.name}: make it first."
-            )
+            raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}: create it.")
         check_place(args.out.parent)
-    asked = {name: getattr(args, name) for name in (*PROTOCOL, "video", "member", "episode_steps")}
+    asked = read_options(args, EVALUATION)
     with announced(f"evaluating {args.folder}", quiet=args.json):
+        from bfq.agents.registry import load_agent
         from bfq.api import evaluate
 
-        found = evaluate(args.folder, **asked)
+        if args.agent:
+            load_agent(args.agent)
+        record = evaluate(args.folder, video=args.video, member=args.member, **asked)
     if args.out:
-        write_json(args.out, _as_json(found))
+        write_json(args.out, as_json(record))
     if args.json:
-        show_json(_as_json(found))
+        show_json(as_json(record))
         return 0
-    _show(found)
+    _show(record)
     if args.video:
         print(f"video                {args.video}")
     return 0
 
 
-def _as_json(found: dict[str, Any]) -> dict[str, Any]:
-    """What was found, with null for the scores of a member that diverged: JSON has no NaN."""
-    from bfq.evaluation.scores import told_scores
-
-    return {**found, "scores": {"normalized": None, **told_scores(found["scores"])}}
-
-
-def _show(found: dict[str, Any]) -> None:
+def _show(record: "RunRecord") -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -95,40 +63,46 @@ def _show(found: dict[str, Any]) -> None:
     from bfq.reports.prose import mean_text, number_text
     from bfq.reports.statistics import summarize
 
-    scores, members = found["scores"], found["members"]
-    title = f"{found['agent']} on {found['task']}, update {found['steps']:,}"
-    table = Table(title=title, caption=_protocol(found), box=box.SIMPLE_HEAD)
+    scores, members = record.scores or {}, record.members
+    title = f"{record.agent} on {record.task}, update {record.steps:,}"
+    table = Table(title=title, caption=_protocol(record), box=box.SIMPLE_HEAD)
     for column in ("member", "return", "normalized"):
         table.add_column(column, justify="right")
-    normalized = scores["normalized"] or [None] * len(members)
-    for member, value, score in zip(members, scores["return"], normalized, strict=True):
-        overrides = "".join(f", {name}={number:g}" for name, number in member["overrides"].items())
-        shown = "–" if score is None else number_text(score, 1)
-        table.add_row(f"seed {member['seed']}{overrides}", number_text(value, 1), shown)
+    nothing: list[float | None] = [None] * len(members)
+    returns, normalized = scores.get("return") or nothing, scores.get("normalized") or nothing
+    for member, value, score in zip(members, returns, normalized, strict=True):
+        overrides = "".join(f", {name}={number:g}" for name, number in member.overrides.items())
+        shown = ["–" if number is None else number_text(number, 1) for number in (value, score)]
+        table.add_row(f"seed {member.seed}{overrides}", *shown)
     if len(members) > 1:
         table.add_section()
-        over_all = summarize(scores["normalized"]) if scores["normalized"] else None
-        mean = mean_text(summarize(scores["return"]), "return")
-        table.add_row("mean ± std", mean, mean_text(over_all, "normalized"))
+        means = [
+            mean_text(summarize(known) if known else None, unit)
+            for unit, numbers in (("return", returns), ("normalized", normalized))
+            for known in [[number for number in numbers if number is not None]]
+        ]
+        table.add_row("mean ± std", *means)
     Console().print(table)
 
 
-def _protocol(found: dict[str, Any]) -> str:
-    """The protocol in words, without what does not apply."""
-    told, ignored = found["protocol"], found["ignores"]
+def _protocol(record: "RunRecord") -> str:
+    """The protocol in words, without what the agent does not use."""
+    protocol, ignored = record.protocol, record.ignores
     words = [
-        f"{counted(told['episodes'], 'episode')} of up to {found['episode_steps']:,} steps",
-        f"from seed {told['seed']}",
-        f"{told['checkpoint']} checkpoint",
+        f"{counted(protocol['episodes'], 'episode')} of up to {record.episode_steps:,} steps",
+        f"from seed {protocol['seed']}",
+        f"{protocol['checkpoint']} checkpoint",
     ]
-    words += [] if "policy" in ignored else [f"{told['policy']} policy"]
-    words += ["no noise" if "temperature" in ignored else f"noise × {told['temperature']:g}"]
-    if told["candidates"] > 1:
-        weight = f", w = {told['softmax_weight']:g}" if told["selection"] == "softmax" else ""
-        words.append(f"{told['selection']} of {told['candidates']} candidates{weight}")
-    if told["sampling_steps"]:
-        many = "s" if told["sampling_steps"] > 1 else ""
-        words.append(f"{told['sampling_steps']} sampling step{many}")
-    if told["sampler"] != "trained":
-        words.append(f"sampler {told['sampler']}")
+    words += [] if "policy" in ignored else [f"{protocol['policy']} policy"]
+    words += ["no noise" if "temperature" in ignored else f"noise × {protocol['temperature']:g}"]
+    if protocol["candidates"] > 1:
+        weight = (
+            f", w = {protocol['softmax_weight']:g}" if protocol["selection"] == "softmax" else ""
+        )
+        words.append(f"{protocol['selection']} of {protocol['candidates']} candidates{weight}")
+    if protocol["sampling_steps"]:
+        many = "s" if protocol["sampling_steps"] > 1 else ""
+        words.append(f"{protocol['sampling_steps']} sampling step{many}")
+    if protocol["sampler"] != "trained":
+        words.append(f"sampler {protocol['sampler']}")
     return ", ".join(words)

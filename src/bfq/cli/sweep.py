@@ -1,52 +1,59 @@
-"""`bfq sweep`: a grid of hyperparameters, ranked, and the command that confirms the best on other seeds."""
+"""`bfq sweep`: train a grid of hyperparameters, rank it, and print the command that confirms the best."""
 
 import argparse
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bfq.cli.train import add_description, composed
-from bfq.cli.words import assignments, show_json
+from bfq.cli.words import add_options, read_options, show_json
 from bfq.errors import DiskTrouble
+from bfq.options import OPTIONS
 
 if TYPE_CHECKING:
-    from bfq.settings import RunConfig
+    from bfq.run import RunConfig
     from bfq.sweep import Ranking
 
-AGAIN = "The same command goes on from there."
+SWEPT = {
+    name: option for name, option in OPTIONS.items() if name not in ("baselines", "keep_going")
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
-    add_description(parser)
+    """The options of the runs, and where the sweep is kept."""
+    add_options(parser, SWEPT)
     add = parser.add_argument
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="default runs/sweep-TASK-AGENT-…, the same for the same words",
+        help="default runs/sweep-TASK-AGENT-…, the same for the same options",
     )
     add("--json", action="store_true", help="print sweep.json and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains what is not trained yet, and shows which settings did best; a member that diverges is told."""
+    """Train what is not trained yet, and show the ranking; a seed that diverges does not stop it."""
     from bfq.training.progress import announced
 
     with announced("loading JAX", quiet=args.json):
+        from bfq.agents.registry import load_agent
         from bfq.experiment import say
+        from bfq.settings import compose
         from bfq.sweep import combinations, folder_name, ranked, sweep, write_sweep
         from bfq.training.loop import Stopped
 
-    values = assignments(args.set)
-    grid = combinations(args.agent or "bfq", values)
-    runs = {folder_name(values, chosen): composed(args, chosen) for chosen in grid}
+    options = read_options(args, SWEPT)
+    values = options.pop("values", {})
+    agent = load_agent(options.pop("agent", "bfq"))
+    runs = {
+        folder_name(values, chosen): compose(agent=agent, values=chosen, keep_going=True, **options)
+        for chosen in combinations(agent, values)
+    }
     folder = args.out or _folder(runs)
     try:
         folders = sweep(runs, folder, args.json)
     except (Stopped, DiskTrouble) as stopped:
-        say(f"bfq: {stopped} {AGAIN}")
+        say(f"bfq: {stopped} Run the same command again to continue.")
         return getattr(stopped, "exit_code", 1)
     ranking = ranked(folders, values)
     first = next(iter(runs.values()))
@@ -59,12 +66,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _folder(runs: "dict[str, RunConfig]") -> Path:
-    """Named after everything that was asked for, so that the same words go on where they stopped."""
+    """A name that depends on all options: the same command continues the same sweep."""
     from bfq.experiment import RUNS, stem_of
     from bfq.provenance import place
 
-    told = {name: {**dataclasses.asdict(run), "chunk": 0} for name, run in runs.items()}
-    return place(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", told)
+    settings = {name: run.identity() for name, run in runs.items()}
+    return place(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
 
 
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:
@@ -74,7 +81,7 @@ def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:
 
     Console().print(rich_standings(ranking.table))
     best = ", ".join(f"{name}={value}" for name, value in record["rows"][0]["values"].items())
-    print(f"best     {best}, on the seeds that chose it")
+    print(f"best     {best}, on the seeds that selected it")
     print(f"confirm  {record['confirm']}")
     for name in ("sweep.png", "report.html", "sweep.json"):
         if (folder / name).exists():

@@ -1,67 +1,46 @@
-"""How values are spelled on the command line."""
+"""Options and values on the command line."""
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bfq.errors import BadInput
+from bfq.options import Option, parse
 
 
-def value(word: str) -> Any:
-    """true, false, a number, or the word itself."""
-    if word in ("true", "false"):
-        return word == "true"
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
+def add_options(parser: argparse.ArgumentParser, options: Mapping[str, Option]) -> None:
+    """Add every declared option to a parser."""
+    for option in options.values():
+        how: dict[str, Any] = {"dest": option.name, "help": _help(option)}
+        if option.kind == "boolean":
+            parser.add_argument(option.flag, action="store_true", **how)
+        elif option.kind in ("object", "array"):
+            parser.add_argument(option.flag, action="append", metavar=option.metavar, **how)
+        else:
+            parser.add_argument(option.flag, metavar=option.metavar, **how)
 
 
-def assignments(words: list[str]) -> dict[str, list[Any]]:
-    """`eta=0.05,0.1` as {"eta": [0.05, 0.1]}."""
-    found: dict[str, list[Any]] = {}
-    for word in words:
-        name, equals, values = word.partition("=")
-        if not (equals and name and all(values.split(","))):
-            raise BadInput(f"--set takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
-        if name in found:
-            raise BadInput(
-                f"--set {name} is given twice: several values go into one, {name}=VALUE,VALUE."
-            )
-        found[name] = [value(one) for one in values.split(",")]
-    return found
+def _help(option: Option) -> str:
+    choices = option.schema.get("enum", [])
+    words = [option.help, *([f"one of {', '.join(choices)}"] if choices else [])]
+    if option.default and not isinstance(option.default, bool):
+        words.append(f"default {option.default}")
+    return "; ".join(words).replace("%", "%%")
 
 
-def dest(flag: str) -> str:
-    """Where argparse keeps what follows a flag."""
-    return flag.removeprefix("--").replace("-", "_")
-
-
-def mapping(words: list[str], flag: str = "--map") -> dict[str, str]:
-    """`observations=obs,actions=act` as {"observations": "obs", "actions": "act"}."""
-    found: dict[str, str] = {}
-    for pair in ",".join(words).split(",") if words else []:
-        ours, equals, theirs = pair.partition("=")
-        if not (equals and ours and theirs):
-            example = "OURS=THEIRS, such as observations=obs_" if flag == "--map" else "NAME=WORD"
-            raise BadInput(f"{flag} takes {example}, not {pair!r}.")
-        if ours in found:
-            raise BadInput(f"{flag} names {ours} twice.")
-        found[ours] = theirs
-    return found
+def read_options(args: argparse.Namespace, options: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of the options that were given, checked."""
+    given = {name: getattr(args, name) for name in options}
+    return {
+        name: parse(options[name], value)
+        for name, value in given.items()
+        if value is not None and value is not False
+    }
 
 
 def seeds(word: str) -> int | list[int]:
     """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
     return _count_or_list(word, "a number of seeds nor a list of seeds")
-
-
-def evaluations(word: str) -> int | list[int]:
-    """`8` is eight of them; `5000,20000` (or `5000,`) is after these updates."""
-    return _count_or_list(word, "a number of evaluations nor a list of updates")
 
 
 def _count_or_list(word: str, neither: str) -> int | list[int]:

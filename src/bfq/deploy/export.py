@@ -17,7 +17,7 @@ from bfq.deploy.onnx_file import onnx_model
 from bfq.deploy.plan import Plan, plan_of
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol
-from bfq.experiment import Trained, load_trained, read_run
+from bfq.experiment import Trained, load_trained
 from bfq.files import check_place, make_folder, write_bytes
 from bfq.provenance import versions
 
@@ -59,7 +59,7 @@ def export_policy(
     agent, transforms = trained.population.agent, trained.transforms
     check_acting(agent, config, acting)
     plan, which = plan_of(agent, state, acting.policy, acting.temperature, transforms)
-    metadata = _metadata(trained, Path(folder), member, plan, which)
+    metadata = _metadata(trained, member, plan, which)
 
     def act(observations: Any, key: Any) -> Any:
         return agent.act(state, observations, key, config, acting)
@@ -87,11 +87,9 @@ def _place(
     return path, format
 
 
-def _metadata(
-    trained: Trained, folder: Path, member: int, plan: Plan, which: str
-) -> dict[str, Any]:
+def _metadata(trained: Trained, member: int, plan: Plan, which: str) -> dict[str, Any]:
     """Where the policy comes from and what it takes and gives; the NumPy runtime reads it as well."""
-    run, _ = read_run(folder)
+    run = trained.run
     candidates = trained.protocol.acting.candidates
     remark = "It draws one action a state."
     if not plan.noise_dim:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from bfq.agents.registry import agent_names
 from bfq.errors import BadInput, unknown
-from bfq.settings import PRECISIONS, compose
+from bfq.options import OPTIONS, check_options
+from bfq.settings import compose
 from bfq.tasks.catalog import CHECKERBOARD, TASKS
 from bfq_paper.plan.experiments import EXPERIMENTS, Column, Experiment, get_experiment
 from bfq_paper.plan.sources import STAND_IN, is_kept_here
@@ -34,8 +35,7 @@ class Options:
 
 def chosen(name: str, options: Options) -> list[Experiment]:
     """The experiment of that name, or all of them, as the options want them."""
-    if options.precision not in (None, *PRECISIONS):
-        raise unknown("precision", str(options.precision), PRECISIONS)
+    check_options({"precision": options.precision}, OPTIONS)
     if name == "all":
         for word in ("agents", "tasks"):
             if word in options.given:

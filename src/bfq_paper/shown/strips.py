@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import RUNS, load_trained, read_run, world_of
+from bfq.experiment import RUNS, load_trained, world_of
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.shown.kept_pictures import kept_picture
 from bfq_paper.shown.markup import Drawn
@@ -99,7 +99,8 @@ def _shown(outcome: Outcome, row: str) -> Cell | None:
 
 def _draw(folder: Path) -> bytes:
     """The last checkpoint acts under the run's own protocol."""
-    world, trained = world_of(read_run(folder)[0]), load_trained(folder)
+    trained = load_trained(folder)
+    world = world_of(trained.run)
     if world is None:
         raise BadInput(f"the run in {folder} has no simulator.")
     act = population_act(

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
 from bfq.experiment import RUNS
+from bfq.run import RunRecord
 from bfq.tasks.sources import load_dataset
 from bfq.training.progress import announced, data_bar
 from bfq_paper.results.cells import Cell
@@ -20,7 +21,7 @@ class Bench:
     """Where work is done, and what is at hand."""
 
     # Scores a run's last checkpoint again, as `bfq evaluate`: it belongs to a higher layer and is lent.
-    evaluate: Callable[..., dict[str, Any]]
+    evaluate: Callable[..., RunRecord]
     quiet: bool = False
     runs: Path = RUNS
     _shelf: dict[str, Dataset] = field(default_factory=dict)

@@ -14,13 +14,12 @@ from bfq.agents import numeric_fields
 from bfq.agents.registry import get_agent
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
-from bfq.evaluation.scores import told_scores
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.provenance import fingerprint, place
 from bfq.reports.runs import read_run
-from bfq.run import members_of
-from bfq.settings import RunConfig, compose
+from bfq.run import RunConfig, as_json
+from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.plan.sources import Source, as_good, at_hand
@@ -66,7 +65,7 @@ class Training:
     @property
     def size(self) -> str:
         """How much is trained at once, and for how long."""
-        members = len(members_of(self.run.seeds, self.run.varied))
+        members = len(self.run.members)
         return f"{members} members, {self.run.steps:,} updates"
 
     @property
@@ -78,8 +77,7 @@ class Training:
         """Named after everything that its results depend on, the data among it."""
         if not at_hand(self.run.task):
             return None
-        settings = {k: v for k, v in dataclasses.asdict(self.run).items() if k != "chunk"}
-        told = {**settings, "data_sha256": bench.data(self.run.task).sha256}
+        told = {**self.run.identity(), "data_sha256": bench.data(self.run.task).sha256}
         return place(bench.runs, f"{self.run.task}-{self.run.agent}", told)
 
     def would_make(self, cell: Cell, bench: Bench) -> bool:
@@ -104,9 +102,7 @@ class Training:
     def _fingerprint(self, column: Column, data: str) -> str:
         """Of all that a cell's scores depend on but the content of its data."""
         run = self.run if data == self.run.task else _run(self.experiment, data, self.columns)
-        settings = {
-            k: v for k, v in dataclasses.asdict(run).items() if k not in ("chunk", "evaluations")
-        }
+        settings = {k: v for k, v in run.identity().items() if k != "evaluations"}
         averaged = (
             [run.evaluations, self.experiment.averaged] if self.experiment.averaged > 1 else None
         )
@@ -125,7 +121,7 @@ class Training:
         _begin(self.run, folder, dataset)
         with locked(folder, AT_WORK):
             with clocked(folder):
-                result = execute(folder, dataset, (), bench.quiet)
+                result = as_json(execute(folder, dataset, (), bench.quiet))
             _check(folder, result)
             return [self._cell(column, folder, result, bench) for column in self.columns]
 
@@ -236,9 +232,9 @@ def _run(experiment: Experiment, task: str, columns: Sequence[Column]) -> RunCon
         steps=experiment.steps,
         seeds=seeds if isinstance(seeds, int) else list(seeds),
         values={**_quick(experiment, columns[0].agent), **structure, **varied},
-        evaluation={"episodes": experiment.episodes},
+        eval_episodes=experiment.episodes,
         precision=experiment.precision,
-        stop_on_divergence=False,  # one member that diverges must not stop the others of its grid
+        keep_going=True,  # one member that diverges must not stop the others of its grid
     )
     return dataclasses.replace(run, evaluations=_evaluations(experiment, run.steps))
 
@@ -293,11 +289,10 @@ def _scored(
     if not path.exists():
         make_folder(path.parent)
         began = time.monotonic()
-        found = bench.evaluate(folder, **protocol)
+        asked = {name: value for name, value in protocol.items() if name != "checkpoint"}
+        found = bench.evaluate(folder, **asked)
         spent = {"seconds": time.monotonic() - began, "device": jax.devices()[0].device_kind}
-        write_json(
-            path, {"protocol": found["protocol"], "scores": told_scores(found["scores"]), **spent}
-        )
+        write_json(path, {"protocol": found.protocol, "scores": found.scores, **spent})
     kept: dict[str, Any] = read_json(path)
     require(kept, EVALUATED, str(path))
     for name, values in kept["scores"].items():
