@@ -134,7 +134,9 @@ def _import(args: argparse.Namespace) -> int:
     from bfq.tasks.importing import import_files
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
-    dataset = import_files(args.files, args.name, parse_names(args.map, "--map"), args.replace, **settings)
+    dataset = import_files(
+        args.files, args.name, parse_names(args.map, "--map"), args.replace, **settings
+    )
     return _show(dataset, args.json)
 
 
