@@ -35,8 +35,7 @@ CHECKED = [
     "bfq.diffusion",
     "bfq.agents.values",
     "bfq.agents.learning",
-    "bfq_paper.distributions",
-    "bfq_paper.checkerboard_data",
+    "bfq_paper.checkerboard",
 ]
 install_import_hook(CHECKED, "beartype.beartype")
 

@@ -12,7 +12,7 @@ from bfq.diffusion.solvers import SAMPLERS
 from bfq.kernels.device import using
 from bfq.nets.denoiser import DENOISERS
 from bfq.nets.embeddings import sines_first
-from bfq_paper.distributions import energy_distance
+from bfq_paper.checkerboard import energy_distance
 
 KEY = jax.random.key(0)
 

@@ -10,18 +10,25 @@ from scipy import stats
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
 from bfq_paper import cli_toy as verb
-from bfq_paper.checkerboard_data import SQUARES, cells, checkerboard, on_filled
-from bfq_paper.distributions import (
-    compare,
+from bfq_paper.checkerboard import (
+    SQUARES,
+    Clouds,
+    compare_clouds,
+    draw_clouds,
     energy_distance,
     mean_distance,
+    measure_clouds,
+    on_filled,
+    sample_board,
+    sample_clouds,
     sliced_wasserstein2,
+    squares,
     squares_covered,
+    stream,
+    train_and_sample,
+    train_method,
 )
-from bfq_paper.toy_figure import Panel, toy_figure
-from bfq_paper.toy_methods import METHODS, PAPER, Settings, consistent, unconditional
-from bfq_paper.toy_training import Clouds, experiment, sample, stream, train
-from bfq_paper.work.checkerboard import measure
+from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Settings, consistent, unconditional
 
 
 def test_mean_distance_is_the_mean_of_the_whole_matrix():
@@ -47,8 +54,8 @@ def test_energy_distance_agrees_with_scipy_on_a_line():
 
 
 def test_distances_of_the_board_to_itself_vanish_within_noise():
-    x, y = (checkerboard(jax.random.key(k), 10_000) for k in (0, 1))
-    found = compare(x, y, jax.random.key(2))
+    x, y = (sample_board(jax.random.key(k), 10_000) for k in (0, 1))
+    found = compare_clouds(x, y, jax.random.key(2))
     assert abs(found["energy_distance"]) < 1e-3
     assert found["sliced_wasserstein2"] < 0.05
     assert found["share_on_filled"] == 1.0
@@ -64,8 +71,8 @@ def test_sliced_wasserstein_of_a_shifted_copy():
 
 
 def test_a_square_counts_with_a_quarter_of_its_share():
-    board = np.asarray(checkerboard(jax.random.key(0), 8000))
-    column, row = np.asarray(cells(jnp.asarray(board))).T
+    board = np.asarray(sample_board(jax.random.key(0), 8000))
+    column, row = np.asarray(squares(jnp.asarray(board))).T
     first = (column == 0) & (row == 0)
     for kept, covered in ((0, SQUARES - 1), (180, SQUARES - 1), (260, SQUARES)):
         points = np.concatenate([board[~first], board[first][:kept]])
@@ -74,9 +81,9 @@ def test_a_square_counts_with_a_quarter_of_its_share():
 
 
 def test_the_board_has_eight_equal_squares_and_unit_variance():
-    board = checkerboard(jax.random.key(0), 40_000)
+    board = sample_board(jax.random.key(0), 40_000)
     assert bool(on_filled(board).all())
-    column, row = cells(board).T
+    column, row = squares(board).T
     counts = np.unique(np.asarray(4 * column + row), return_counts=True)[1]
     assert len(counts) == SQUARES
     assert stats.chisquare(counts).pvalue > 1e-4
@@ -90,12 +97,12 @@ EVERYTHING = tuple(METHODS)
 @pytest.fixture(scope="module")
 def clouds() -> Clouds:
     """Every method, after three updates of two seeds."""
-    return experiment([0, 1], SMALL, lambda step, losses: None, EVERYTHING)
+    return train_and_sample([0, 1], SMALL, lambda step, losses: None, EVERYTHING)
 
 
 def test_every_method_yields_points_for_every_number_of_calls(clouds):
     assert tuple(clouds.samples) == EVERYTHING
-    assert set(PAPER) < set(EVERYTHING)
+    assert set(PAPER_METHODS) < set(EVERYTHING)
     for name, by_steps in clouds.samples.items():
         assert tuple(by_steps) == METHODS[name].steps
         for points in by_steps.values():
@@ -107,8 +114,8 @@ def test_every_method_yields_points_for_every_number_of_calls(clouds):
 
 def test_seeds_and_methods_do_not_depend_on_their_company(clouds):
     keys = jnp.stack([jax.random.key(1)])
-    alone, _ = train(METHODS["bfq"].loss, keys, SMALL, lambda step, losses: None)
-    truth, points = sample({"bfq": alone}, stream(keys, 2), SMALL)
+    alone, _ = train_method(METHODS["bfq"].loss, keys, SMALL, lambda step, losses: None)
+    truth, points = sample_clouds({"bfq": alone}, stream(keys, 2), SMALL)
     np.testing.assert_allclose(
         np.asarray(clouds.samples["bfq"][1][1]), np.asarray(points["bfq"][1][0]), atol=1e-4
     )
@@ -179,11 +186,11 @@ def arguments(*words: str) -> argparse.Namespace:
 
 
 def test_a_short_run_beats_one_euler_step_and_writes_its_files(tmp_path, capsys):
-    assert verb.run(arguments("--epochs", "5", "--out", str(tmp_path), "--json")) == 0
+    assert verb.run(arguments("--epochs", "5", "--out", str(tmp_path))) == 0
     result = json.loads((tmp_path / "toy.json").read_text())
-    assert json.loads(capsys.readouterr().out) == result
+    assert capsys.readouterr().out.count("FM ") == len(METHODS["fm"].steps)
     assert set(result["fm"]) == {str(steps) for steps in METHODS["fm"].steps}
-    assert not set(result) & (set(EVERYTHING) - set(PAPER))
+    assert not set(result) & (set(EVERYTHING) - set(PAPER_METHODS))
     assert [row["seed"] for row in result["bfq"]["1"]["seeds"]] == [0]
     assert result["settings"]["seeds"] == [0]
     assert result["settings"]["samples"] >= 10_000
@@ -192,30 +199,13 @@ def test_a_short_run_beats_one_euler_step_and_writes_its_files(tmp_path, capsys)
     assert {file.name for file in tmp_path.iterdir()} == {"toy.json", "toy.png"}
 
 
-def test_the_table_has_a_row_a_method_and_number_of_calls(clouds, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    result = measure(clouds, [0, 1], SMALL)
-    verb._show(result, tmp_path)
-    told = capsys.readouterr().out
-    for method in METHODS.values():
-        assert told.count(f"{method.title} ") == len(method.steps)
-    assert str(tmp_path / "toy.png") in told
+def test_every_method_is_measured_and_drawn(clouds):
+    result = measure_clouds(clouds, [0, 1], SMALL)
     assert result["shortcut"]["8"].keys() == result["bfq"]["1"].keys()
     assert result["train_seconds"].keys() == METHODS.keys()
-
-
-def png_size(png: bytes) -> tuple[int, int]:
-    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
-
-
-def test_many_panels_stand_in_two_rows():
-    points = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
-    one, two, odd = (
-        png_size(toy_figure([Panel("title", "note", points, "generated")] * count))
-        for count in (6, 14, 13)
-    )
-    assert one == (2160, 453)
-    assert two == odd == (2520, 2 * 453 + 1)
+    png = draw_clouds(clouds, result)
+    size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+    assert size == (2520, 2 * 453 + 1)  # 14 panels in two rows
 
 
 def test_all_trains_every_method(tmp_path, monkeypatch):
@@ -225,11 +215,11 @@ def test_all_trains_every_method(tmp_path, monkeypatch):
         asked.append((tuple(seeds), tuple(names)))
         raise BadInput("enough.")
 
-    monkeypatch.setattr("bfq_paper.work.checkerboard.experiment", short)
+    monkeypatch.setattr("bfq_paper.checkerboard.train_and_sample", short)
     for words in (["--all", "--seeds", "3"], []):
         with pytest.raises(BadInput, match="enough"):
             verb.run(arguments(*words, "--out", str(tmp_path)))
-    assert asked == [((0, 1, 2), EVERYTHING), ((0,), PAPER)]
+    assert asked == [((0, 1, 2), EVERYTHING), ((0,), PAPER_METHODS)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bfq.data.dataset import Dataset, from_arrays, from_episodes
     from bfq.deploy.policy import Policy, load_policy
     from bfq.errors import BadInput
+    from bfq.provenance import versions
     from bfq.tasks.sources import load_dataset
 
 __version__ = "0.1.0"
@@ -26,7 +27,10 @@ _HOMES = {
     "Policy": "bfq.deploy.policy",
     "load_policy": "bfq.deploy.policy",
     "BadInput": "bfq.errors",
+    "versions": "bfq.provenance",
 }
+# Packages with formulas, statistics and facts that others may build on.
+PACKAGES = ("agents", "bench", "diffusion", "flow", "nets", "reports", "tasks", "training")
 
 __all__ = [
     "BadInput",
@@ -39,15 +43,19 @@ __all__ = [
     "load_dataset",
     "load_policy",
     "train",
+    "versions",
+    *PACKAGES,
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used, so that `bfq --help` does not wait for JAX."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'bfq' has no attribute {name!r}")
+    """Import a public name when it is first used, so that `bfq --help` does not wait for JAX."""
     from importlib import import_module
 
+    if name in PACKAGES:
+        return import_module(f"bfq.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bfq' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 

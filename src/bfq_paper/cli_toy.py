@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, word) < 1:
             raise BadInput(f"--{word} must be at least 1, not {getattr(args, word)}.")
     from bfq.files import make_folder, write_bytes, write_json
-    from bfq_paper.toy_methods import METHODS, PAPER, Settings
-    from bfq_paper.work.checkerboard import checkerboard
+    from bfq_paper.checkerboard import run_checkerboard
+    from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Settings
 
     make_folder(args.out)
-    names, settings = tuple(METHODS) if args.all else PAPER, Settings(epochs=args.epochs)
-    result, picture = checkerboard(range(args.seeds), settings, names, quiet=args.json)
+    names, settings = tuple(METHODS) if args.all else PAPER_METHODS, Settings(epochs=args.epochs)
+    result, picture = run_checkerboard(range(args.seeds), settings, names, quiet=args.json)
     write_json(args.out / "toy.json", result)
     write_bytes(args.out / "toy.png", picture)
     if args.json:

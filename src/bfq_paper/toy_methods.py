@@ -1,7 +1,7 @@
-"""The generative methods of the checkerboard: for each its loss, and how it samples in so many network calls.
+"""The generative methods of the checkerboard: the loss and the sampler of each.
 
-None sees a state: the observation has width 0. All have the network that BFQ has, which takes a point and two
-plain numbers; methods that know but one time give it twice.
+There are no states: observations have width 0. All methods use BFQ's network of a point and two numbers;
+methods with a single time pass it twice.
 """
 
 from collections.abc import Callable
@@ -22,39 +22,33 @@ from bfq.flow.shortcut import jump, shortcut_losses
 from bfq.flow.solvers import euler
 from bfq.nets.velocity import Velocity
 
-HALVED = 0.5  # diffusion takes data to lie within ±1 and to have a deviation of ½: the board's are 1.7 and 1
+HALVED = 0.5  # diffusion expects data within ±1 with a deviation of ½; the board has 1.7 and 1
 
 
 class Settings(NamedTuple):
-    """The same for all methods, as far as it concerns them. The paper does not say those marked "chosen".
+    """Settings of all methods. The paper does not give those marked "chosen".
 
     They were chosen on seeds 100 and 101, which are not reported.
     """
 
     epochs: int = 100
-    batches: int = 40  # an epoch
-    batch_size: int = 2048  # fresh points, no finite data set
+    batches: int = 40  # per epoch
+    batch_size: int = 2048  # fresh points; there is no finite dataset
     width: int = 64
     depth: int = 3
     activation: str = "mish"
-    learning_rate: float = 1e-2  # chosen; at 1e-3 neither FM nor BFQ is done after 4,000 updates
-    schedule: str = "cosine"  # chosen; at a constant rate FM depends on where it happens to stop
+    learning_rate: float = 1e-2  # chosen; at 1e-3 neither FM nor BFQ converges in 4,000 updates
+    schedule: str = "cosine"  # chosen; at a constant rate FM varies between its last updates
     boundary_ratio: float = 0.5  # BFQ: λ
-    mixing: str = (
-        "split"  # BFQ, chosen; "both" puts a few more points on filled squares in twice the time
-    )
-    time_rule: str = "ordered"  # BFQ, chosen among the paper's three
-    noise_schedule: str = "cosine"  # DDPM, chosen; at 50 steps half as far from the board as "vp"
-    noise_times: int = 50  # DDPM: T; fewer steps visit some of them
+    mixing: str = "split"  # BFQ, chosen; "both" fills a few more squares in twice the time
+    time_rule: str = "ordered"  # BFQ, chosen from the paper's three
+    noise_schedule: str = "cosine"  # DDPM, chosen; half the distance of "vp" at 50 steps
+    noise_times: int = 50  # DDPM: T; fewer steps use some of them
     scaled: bool = True  # consistency, chosen: CAC's weight 100/(t′ − t)
-    finest: int = (
-        64  # shortcut, chosen: its shortest step is 1/64; SORL's 1/8 is as coarse as 8 Euler steps
-    )
+    finest: int = 64  # shortcut, chosen: the shortest step is 1/64; SORL uses 1/8
     flow_ratio: float = 0.75  # MeanFlow, chosen: share of r = t
-    interval_rule: str = (
-        "uniform"  # MeanFlow, chosen; "logit_normal" has more points on filled squares
-    )
-    samples: int = 10_000  # of each method and seed, to look at
+    interval_rule: str = "uniform"  # MeanFlow, chosen
+    samples: int = 10_000  # per method and seed
 
 
 Points = Float[Array, "n 2"]
@@ -63,16 +57,16 @@ Sampler = Callable[[Velocity, Points, PRNGKeyArray, int, Settings], Points]
 
 
 class Method(NamedTuple):
-    """How a network learns the board and how it draws from it."""
+    """How a network is trained on the board and sampled."""
 
     title: str
-    loss: Loss  # (network, points, key, number of the update, settings)
-    sample: Sampler  # (network, noise, key for more of it, calls, settings)
-    steps: tuple[int, ...]  # network calls that are shown
+    loss: Loss  # (network, points, key, step, settings)
+    sample: Sampler  # (network, noise, key, calls, settings)
+    steps: tuple[int, ...]  # network calls in the table
 
 
 def unconditional(points: Points) -> Float[Array, "n 0"]:
-    """The observations of a task that has none."""
+    """Observations of width 0."""
     return jnp.zeros((len(points), 0))
 
 
@@ -118,7 +112,7 @@ def sample_map(
 
 
 def noise_predictor(velocity: Velocity, settings: Settings) -> tuple[cm.Consistency, Schedule]:
-    """ε̂(x, i), the network being told i/T, and the schedule it is trained on."""
+    """ε̂(x, i), whose network gets i/T, and its noise schedule."""
     times = settings.noise_times
 
     def predict(x: Array, index: Array) -> Array:
@@ -137,14 +131,14 @@ def denoising_loss(
 def sample_denoising(
     velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
 ) -> Points:
-    """DDPM's draws from the posterior."""
+    """DDPM's posterior sampling."""
     predict, schedule = noise_predictor(velocity, settings)
     halved = SAMPLERS["posterior"](action_predictor(predict, schedule), schedule, noise, key, steps)
     return halved / HALVED
 
 
 def consistent(velocity: Velocity) -> cm.Consistency:
-    """f_θ(x, t); the network is told x at unit deviation and ¼ log t, both as its inventors have it."""
+    """f_θ(x, t), whose network gets x at unit deviation and ¼ log t."""
 
     def net(x: Array, t: Array) -> Array:
         code = 0.25 * jnp.log(t)
@@ -167,19 +161,19 @@ def consistency_loss(
 def sample_consistency(
     velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
 ) -> Points:
-    """One call, or one more after noise again."""
+    """One call, or two with new noise in between."""
     return cm.multistep(consistent(velocity), noise, cm.sampling_times(steps), key) / HALVED
 
 
 def shortcut_field(velocity: Velocity) -> Velocity:
-    """v(x, t, k; s): the network is told t and k, and time runs from noise to the board."""
+    """v(x, t, k; s) with time from noise to the board."""
     return lambda x, t, k, s: velocity(x, k, t, s)
 
 
 def shortcut_loss(
     velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
 ) -> Float[Array, ""]:
-    """L_flow + L_cons; the half steps are the network's own, without gradient."""
+    """L_flow + L_cons; the half steps are the network's own, detached."""
     field, none = shortcut_field(velocity), unconditional(points)
     flow, halves = shortcut_losses(field, field, points, none, key, settings.finest)
     return flow + halves
@@ -188,7 +182,7 @@ def shortcut_loss(
 def sample_shortcut(
     velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
 ) -> Points:
-    """Steps of length 1/steps, of which the network is told."""
+    """Steps of length 1/steps, which is an input of the network."""
     return jump(shortcut_field(velocity), noise, unconditional(noise), steps)
 
 
@@ -200,4 +194,4 @@ METHODS: dict[str, Method] = {
     "meanflow": Method("MeanFlow", average_velocity_loss, sample_map, (1,)),
     "bfq": Method("BFQ", flow_map_loss, sample_map, (1,)),
 }
-PAPER = ("fm", "bfq")  # what the paper's figure shows
+PAPER_METHODS = ("fm", "bfq")  # those of the paper's figure

@@ -8,12 +8,12 @@ import jax
 
 from bfq.files import locked, make_folder, read_json, write_bytes, write_json
 from bfq.provenance import fingerprint, place
+from bfq_paper.checkerboard import run_checkerboard
 from bfq_paper.plan.experiments import QUICK, Experiment
 from bfq_paper.results.cells import Cell, Reading
 from bfq_paper.results.schema import NUMBER, require
-from bfq_paper.toy_methods import METHODS, PAPER, Settings
+from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Settings
 from bfq_paper.work.bench import AT_WORK, Bench, Work
-from bfq_paper.work.checkerboard import checkerboard
 from bfq_paper.work.clock import finished
 
 MEASURES = {
@@ -93,7 +93,7 @@ class Board:
     def _train(self, folder: Path, bench: Bench) -> None:
         words = QUICK if self.experiment.quick else ""
         settings = Settings(epochs=self._epochs)
-        record, picture = checkerboard(self._seeds, settings, PAPER, words, bench.quiet)
+        record, picture = run_checkerboard(self._seeds, settings, PAPER_METHODS, words, bench.quiet)
         write_bytes(folder / "toy.png", picture)
         write_json(folder / "result.json", {**record, "device": jax.devices()[0].device_kind})
 
@@ -124,7 +124,7 @@ def boards(experiment: Experiment) -> list[Work]:
 
 
 def _columns() -> list[tuple[str, int]]:
-    return [(method, steps) for method in PAPER for steps in METHODS[method].steps]
+    return [(method, steps) for method in PAPER_METHODS for steps in METHODS[method].steps]
 
 
 def _read(path: Path) -> dict[str, Any]:
