@@ -40,7 +40,7 @@ from bfq_paper.shown.markdown import markdown
 from bfq_paper.shown.markup import Drawn
 from bfq_paper.shown.page import page_of
 from bfq_paper.shown.written import write_numbers
-from bfq_paper.toy_methods import METHODS, PAPER
+from bfq_paper.toy_methods import METHODS, PAPER_METHODS
 from bfq_paper.work import bench as work_bench
 from bfq_paper.work import scores, speed, toy
 from bfq_paper.work.scores import populations
@@ -880,7 +880,7 @@ def counted(tmp_path, monkeypatch):
         "share_on_filled": 1.0,
         "squares_covered": 8,
     }
-    measured = {name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER}
+    measured = {name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER_METHODS}
     record = {
         **measured,
         "settings": {"epochs": 2, "batches": 1},
