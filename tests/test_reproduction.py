@@ -880,7 +880,9 @@ def counted(tmp_path, monkeypatch):
         "share_on_filled": 1.0,
         "squares_covered": 8,
     }
-    measured = {name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER_METHODS}
+    measured = {
+        name: {str(k): {"seeds": [seed]} for k in METHODS[name].steps} for name in PAPER_METHODS
+    }
     record = {
         **measured,
         "settings": {"epochs": 2, "batches": 1},
