@@ -33,7 +33,6 @@ CHECKED = [
     "bfq.nets",
     "bfq.flow",
     "bfq.diffusion",
-    "bfq.agents.values",
     "bfq.agents.learning",
     "bfq_paper.checkerboard",
 ]

@@ -87,11 +87,8 @@ def test_agents_and_training_know_no_simulator():
             assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
 
 
-# What agents share; some agents hold what their family shares.
-SHARED_BY_AGENTS = {
-    "learning", "values", "checks", "actor_critic", "deterministic", "denoising", "joint",
-    "fql", "dql", "iql", "td3_bc",
-}  # fmt: skip
+# Modules for all agents; and agents that hold what their family shares.
+SHARED_BY_AGENTS = {"fields", "learning", "actor_critic", "fql", "dql", "iql", "td3_bc"}
 
 
 def test_an_agent_can_be_read_at_one_sitting():

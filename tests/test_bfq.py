@@ -202,7 +202,7 @@ def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
 def reference_update(state, batch, key, c):
     """The update written out once more from the paper's equations, with the agent's own keys.
 
-    Nothing of flow/ or values.py is used; Adam's first step is −rate · sign-like m̂/(√v̂ + ε).
+    Nothing of flow/ or learning.py is used; Adam's first step is −rate · sign-like m̂/(√v̂ + ε).
     """
     critic_key, policy_key = jax.random.split(key)
     bc_key, action_key, pick_key = jax.random.split(policy_key, 3)

@@ -188,7 +188,7 @@ def test_the_curriculum_begins_again_unless_it_is_as_long_as_the_run():
 
 
 def reference_update(state, batch, key, c):
-    """The update written out once more, with the agent's own keys and nothing of diffusion/ or values.py."""
+    """The update written out once more, with the agent's own keys and nothing of diffusion/ or learning.py."""
     critic_key, policy_key = jax.random.split(key)
     bc_key, action_key, pick_key = jax.random.split(policy_key, 3)
     noise_key, time_key = jax.random.split(bc_key)

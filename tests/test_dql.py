@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, denoising
+from bfq.agents import Acting, Batch, Spec
 from bfq.agents import dql as module
 from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import cosine
@@ -90,7 +90,7 @@ def test_the_critics_learn_only_from_their_own_loss():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return denoising.critic_loss(
+        return module.critic_loss(
             state.critics.params, changed, batch, jax.random.key(2), config
         )[0]
 
@@ -103,11 +103,11 @@ def test_the_td_target_is_made_by_the_ema_policy_and_the_target_critics():
     state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
     key = jax.random.key(4)
     many = jnp.repeat(batch.next_observations, 3, axis=0)
-    actions = denoising.sample(state.policy_target, many, key, config)
+    actions = module.sample(state.policy_target, many, key, config)
     q = state.critics_target(many, actions).reshape(2, 32, 3).max(-1).min(0)
     y = batch.rewards + 0.5 * batch.masks * q
     expected = jnp.square(state.critics.params(batch.observations, batch.actions) - y).mean(1).sum()
-    found, _ = denoising.critic_loss(state.critics.params, state, batch, key, config)
+    found, _ = module.critic_loss(state.critics.params, state, batch, key, config)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

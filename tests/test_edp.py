@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, denoising
+from bfq.agents import Acting, Batch, Spec, dql
 from bfq.agents import edp as module
 from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import SCHEDULES
@@ -95,7 +95,7 @@ def test_the_critics_learn_only_from_their_own_loss_and_targets_get_nothing():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return denoising.critic_loss(
+        return dql.critic_loss(
             state.critics.params, changed, batch, jax.random.key(2), config
         )[0]
 
@@ -116,10 +116,10 @@ def test_the_td_target_samples_fifteen_steps_of_the_ema_policy():
     key = jax.random.key(4)
     many = jnp.repeat(batch.next_observations, 2, axis=0)
     assert config.recipe()[1:] == ("dpm_solver", 15, "action")
-    actions = denoising.sample(state.policy_target, many, key, config)
+    actions = dql.sample(state.policy_target, many, key, config)
     y = batch.rewards + 0.5 * state.critics_target(many, actions).reshape(2, 32, 2).max(-1).min(0)
     expected = jnp.square(state.critics.params(batch.observations, batch.actions) - y).mean(1).sum()
-    found, _ = denoising.critic_loss(state.critics.params, state, batch, key, config)
+    found, _ = dql.critic_loss(state.critics.params, state, batch, key, config)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Batch, Spec, denoising, values
+from bfq.agents import Acting, Batch, Spec, dql, iql, learning
 from bfq.agents import idql as module
 from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import vp
@@ -129,10 +129,10 @@ def test_an_update_is_what_the_equations_say(changes):
 
 def test_losses_send_nothing_to_targets_or_to_each_other():
     config, state, batch = setup()
-    to_q = jax.grad(lambda c: values.expectile_value_loss(state.value.params, c, batch, 0.7)[0])(
+    to_q = jax.grad(lambda c: iql.expectile_value_loss(state.value.params, c, batch, 0.7)[0])(
         state.critics_target
     )
-    to_v = jax.grad(lambda v: values.value_backup_loss(state.critics.params, v, batch, 0.9)[0])(
+    to_v = jax.grad(lambda v: iql.value_backup_loss(state.critics.params, v, batch, 0.9)[0])(
         state.value.params
     )
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((to_q, to_v)))
@@ -181,8 +181,8 @@ def test_a_draw_by_advantage_is_a_draw_by_q():
     state = state._replace(critics_target=jax.tree.map(lambda p: 3.0 * p, state.critics_target))
     acting = Acting(candidates=8, selection="softmax", softmax_weight=2.0)
     by_advantage = AGENT.act(state, batch.observations, jax.random.key(3), config, acting)
-    by_q = values.choose(
-        lambda s, k: denoising.sample(state.policy_target, s, k, config, acting),
+    by_q = learning.best_of_n(
+        lambda s, k: dql.sample(state.policy_target, s, k, config, acting),
         lambda s, a: state.critics_target(s, a).min(0),
         batch.observations, jax.random.key(3), acting,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from bfq.agents import Acting, Batch, Spec, iql, values
+from bfq.agents import Acting, Batch, Spec, iql
 from bfq.agents.learning import descend, learner
 from bfq.agents.registry import configure, get_agent
 
@@ -79,7 +79,7 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
 
     def loss(v):
         critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # the lesser one counts
-        return values.expectile_value_loss(
+        return iql.expectile_value_loss(
             lambda s: jnp.full(n, v), critics, data, config.expectile
         )[0]
 
@@ -144,9 +144,9 @@ def test_order_of_the_fql_family():
         policy, value, critics = networks
         frozen = state.value.params
         return (
-            values.expectile_value_loss(value, state.critics_target, data, config.expectile)[0]
+            iql.expectile_value_loss(value, state.critics_target, data, config.expectile)[0]
             + iql.policy_loss(policy, state.critics.params, frozen, data, key, config)[0]
-            + values.value_backup_loss(critics, frozen, data, config.discount)[0]
+            + iql.value_backup_loss(critics, frozen, data, config.discount)[0]
         ), None
 
     together = learner((state.policy.params, state.value.params, state.critics.params))
@@ -172,7 +172,7 @@ def test_no_gradient_reaches_v_or_q_through_a_target():
     state, config = made()
     data = batch()
     by_value = jax.grad(
-        lambda v: values.value_backup_loss(state.critics.params, v, data, config.discount)[0]
+        lambda v: iql.value_backup_loss(state.critics.params, v, data, config.discount)[0]
     )(state.value.params)
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(by_value))
 

@@ -152,7 +152,7 @@ def setup(**values):
 
 
 def reference_update(state, batch, key, c):
-    """The update written out once more, with the agent's own keys and nothing of flow/ or values.py."""
+    """The update written out once more, with the agent's own keys and nothing of flow/ or learning.py."""
     critic_key, policy_key = jax.random.split(key)
     bc_key, action_key, pick_key = jax.random.split(policy_key, 3)
     noise_key, time_key = jax.random.split(bc_key)

@@ -68,7 +68,7 @@ def test_two_calls_of_one_clipped_adam_and_targets_that_lag():
         for loss in calls:
             step, moments = adam.update(jax.grad(loss)(now), moments)
             now = optax.apply_updates(now, step)
-        targets = [learning.towards(a, b, 0.005) for a, b in zip(targets, params, strict=True)]
+        targets = [learning.polyak(a, b, 0.005) for a, b in zip(targets, params, strict=True)]
         return sorl.update(state, data, key, config)[0], now, moments, targets
 
     params, targets = state.networks.params, [state.critics_target, state.policy_target]
@@ -182,7 +182,7 @@ def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps
     )
     repeated = jnp.repeat(s, 8, axis=0)
     offered = sorl.sample(networks.policy, repeated, jax.random.split(KEY)[0], 2)
-    q = sorl.told(networks.critics, 2.0)
+    q = sorl.with_steps(networks.critics, 2.0)
     best = q(repeated, offered).mean(0).reshape(-1, 8).max(1)
     np.testing.assert_allclose(q(s, chosen).mean(0), best, rtol=1e-5)
 
@@ -209,5 +209,5 @@ def test_values_of_a_known_chain():
     state = sorl.init(KEY, SPEC, config)
     state = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(KEY, 500))[0])(state)
     for count in (1.0, 2.0):
-        q = sorl.told(state.networks.params.critics, count)(s, actions).mean(0)
+        q = sorl.with_steps(state.networks.params.critics, count)(s, actions).mean(0)
         np.testing.assert_allclose([q[:32].mean(), q[32:].mean()], [0.9, 1.0], atol=0.06)

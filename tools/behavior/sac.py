@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Batch, Metrics, Spec, learning, values
-from bfq.agents.learning import Learner, descend, towards
+from bfq.agents import Batch, Metrics, Spec, learning
+from bfq.agents.learning import Learner, descend, polyak
 from bfq.nets.mlp import MLP
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -108,7 +108,7 @@ def soft_target(
     actions, log_prob = sample(state.policy.params, batch.next_observations, key, joints)
     soft = q_values(state.critics_target, batch.next_observations, actions)
     soft = soft - jnp.exp(state.temperature.params) * log_prob
-    return values.td_target(batch.rewards, batch.masks, soft, discount, "min")
+    return learning.td_target(batch.rewards, batch.masks, soft, discount, "min")
 
 
 def policy_loss(
@@ -137,7 +137,7 @@ def update(
 
     def critic_loss(critics: MLP) -> tuple[Array, Array]:
         q = q_values(critics, batch.observations, batch.actions)
-        return values.critic_loss(q, target), q.mean()
+        return learning.critic_loss(q, target), q.mean()
 
     critics, q_loss, q = descend(state.critics, critic_loss, rate)
     state = state._replace(critics=critics)
@@ -147,7 +147,7 @@ def update(
     temperature, _, _ = descend(
         state.temperature, lambda log_alpha: temperature_loss(log_alpha, log_prob, joints), rate
     )
-    moved = towards(state.critics_target, critics.params, config.target_rate)
+    moved = polyak(state.critics_target, critics.params, config.target_rate)
     metrics = {
         "critic_loss": q_loss,
         "q": q,

@@ -1,6 +1,6 @@
-"""What agents with a policy, its moving average and two critics share: state, update, acting.
+"""State, update and acting of agents with a policy, its moving average and two critics.
 
-An agent says how its policy samples and what its two losses are; the rest is the same for all.
+An agent defines how its policy samples and its two losses; everything else is shared.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Batch, Metrics, Spec, learning, values
-from bfq.agents.learning import Learner, Number, Step, descend_and_follow, due, learning_rate
+from bfq.agents import Acting, Batch, Metrics, Spec, learning
+from bfq.agents.learning import Learner, Number, Step, due, learning_rate
 from bfq.nets.critic import Critics
 
 Sample = Callable[[Any, Array, PRNGKeyArray], Array]  # (policy, s, key) -> a in [−1, 1]
 CriticLoss = Callable[[Any, Any, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (φ, state, …)
 PolicyLoss = Callable[[Any, Critics, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (θ, φ, …)
-Config = Any  # the agent's own, with the common names of targets, critics and backups
+Config = Any  # the agent's own Config, which has the common names of targets, critics and backups
 
 
 class State(NamedTuple):
@@ -30,18 +30,18 @@ class State(NamedTuple):
     step: Step
 
 
-def begin(policy: Any, key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """A policy and random critics, targets equal to them."""
+def initial_state(policy: Any, key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+    """The policy and random critics, targets equal to them."""
     critics = Critics(key, *spec, config.critic, config.critic_width, config.critic_depth)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
 
 
-def td_target(
+def backup_target(
     state: State, batch: Batch, key: PRNGKeyArray, config: Config, sample: Sample
 ) -> Float[Array, " b"]:
-    """y = r + γ · mask · min_i Q_φi′(s′, a′), a′ ~ π_θ′; with several a′ the best of them."""
-    next_values = values.backup_values(
+    """y = r + γ · mask · min_i Q_φi′(s′, a′), a′ ~ π_θ′; of several a′ the best one."""
+    next_values = learning.backup_values(
         state.critics_target,
         lambda s, k: sample(state.policy_target, s, k),
         batch.next_observations,
@@ -49,20 +49,20 @@ def td_target(
         config.backup_samples,
         config.backup_best,
     )
-    return values.td_target(
+    return learning.td_target(
         batch.rewards, batch.masks, next_values, config.discount, config.aggregation
     )
 
 
-def fit(
+def fit_critics(
     critics: Critics, batch: Batch, target: Float[Array, " b"]
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)²."""
     q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), {"q": q.mean()}
+    return learning.critic_loss(q, target), {"q": q.mean()}
 
 
-def improve(
+def update_networks(
     state: State,
     batch: Batch,
     key: PRNGKeyArray,
@@ -73,9 +73,10 @@ def improve(
     weight_decay: float = 0.0,
     critic_schedule: str | None = None,
 ) -> tuple[State, Metrics]:
-    """Critics, then the policy with the new critics, then both targets.
+    """Update the critics, then the policy with the new critics, and move both targets.
 
-    The critics' rate and schedule are the policy's unless they are given; the decay is of the policy alone.
+    Critics use the policy's learning rate and schedule unless their own are given. Weight decay applies to
+    the policy only.
     """
     critic_key, policy_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
@@ -83,7 +84,7 @@ def improve(
     critic_rate = learning_rate(base, critic_schedule or config.schedule, state.step, config.steps)
     policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
     critic_due = due(state.step, config.critic_target_every)
-    critics, critics_target, q_loss, q_metrics = descend_and_follow(
+    critics, critics_target, q_loss, q_metrics = learning.descend_with_target(
         state.critics,
         state.critics_target,
         lambda phi: critic_loss(phi, state, batch, critic_key, config),
@@ -91,7 +92,7 @@ def improve(
         config.critic_target_rate * critic_due,
         config.critic_clip_norm,
     )
-    policy, policy_target, pi_loss, pi_metrics = descend_and_follow(
+    policy, policy_target, pi_loss, pi_metrics = learning.descend_with_target(
         state.policy,
         state.policy_target,
         lambda theta: policy_loss(theta, critics.params, batch, policy_key, config),
@@ -105,11 +106,11 @@ def improve(
 
 
 def acting_network(state: State, policy: str) -> tuple[Any, str]:
-    """The network that acts, for policies of one call."""
+    """The network that acts, for policies of one network call."""
     return (state.policy.params, "online") if policy == "online" else (state.policy_target, "ema")
 
 
-def act(
+def select(
     state: State,
     observations: Float[Array, "b s"],
     key: PRNGKeyArray,
@@ -117,11 +118,11 @@ def act(
     acting: Acting,
     sample: Sample,
 ) -> Float[Array, "b a"]:
-    """A sample of the EMA or the online policy; with N candidates, the target critics choose among N."""
-    policy = state.policy.params if acting.policy == "online" else state.policy_target
-    return values.choose(
+    """Best of N samples of the EMA or the online policy, by the target critics."""
+    policy, _ = acting_network(state, acting.policy)
+    return learning.best_of_n(
         lambda s, k: sample(policy, s, k),
-        lambda s, a: values.aggregate(state.critics_target(s, a), config.aggregation),
+        lambda s, a: learning.aggregate(state.critics_target(s, a), config.aggregation),
         observations,
         key,
         acting,

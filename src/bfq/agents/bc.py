@@ -7,53 +7,46 @@ for each update:
     flow:           θ ← Adam on ‖v_θ(a_t, t; s) − (ε − a)‖²      conditional flow matching
 act: the mean; or K Euler steps a ← a − v_θ(a, t; s)/K from noise at t = 1 to t = 0
 
-The flow uses BFQ's networks with r = t, so that the two differ in nothing else; the reference has no r.
-Logged actions are not pulled in to ±(1 − 1e-5), as the FQL family does.
+The flow uses BFQ's networks with r = t, so the two methods differ in nothing else; the reference has no r.
+Logged actions are not clipped to ±(1 − 1e-5), unlike in the FQL family.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, learning, one_of
-from bfq.agents.checks import check_common, check_velocity
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, hyperparameters, learning
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
-from bfq.nets.layers import ACTIVATIONS
 from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic, Gaussian, fql_like
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
-
-KINDS = ("gaussian", "deterministic", "flow")
 
 
 @hyperparameters
 class Config:
     """Hyperparameters of BC."""
 
-    steps: int = 1_000_000  # updates
-    batch_size: int = 256  # transitions an update
-    kind: str = "gaussian"  # gaussian | deterministic | flow
-    unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learned σ a dimension
-    flow_steps: int = 10  # flow: K, Euler steps of acting
-    learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    discount: float = 0.99  # γ; BC does not use it, reports do
-    activation: str = "relu"  # of the gaussian and the deterministic policy
-    width: int = 256  # units of a hidden layer
-    depth: int = 2  # hidden layers
-    architecture: str = "embedded"  # flow: embedded | residual | raw_time
-    time_scale: int = 10  # flow: factor on t before its sinusoidal embedding
+    steps: fields.Count = 1_000_000  # gradient updates
+    batch_size: fields.Count = 256  # transitions per update
+    kind: Literal["gaussian", "deterministic", "flow"] = "gaussian"
+    unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learned σ
+    flow_steps: fields.Count = 10  # flow: K, Euler steps of acting
+    learning_rate: fields.NonNegative = 3e-4  # Adam
+    schedule: fields.Schedule = "constant"
+    discount: fields.Fraction = 0.99  # γ; only reports use it
+    activation: fields.Activation = "relu"  # of the gaussian and the deterministic policy
+    width: fields.Width = 256  # units of a hidden layer
+    depth: fields.Depth = 2  # hidden layers
+    architecture: fields.Architecture = "embedded"  # flow: network of the velocity
+    time_scale: fields.Count = 10  # flow: factor on t before its sinusoidal embedding
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        check_velocity(self)
-        one_of("kind", self.kind, KINDS)
-        one_of("activation", self.activation, ACTIVATIONS)
+        """Refuse a network without pairs of sines and cosines."""
+        fields.check_even_width(self)
 
 
 class State(NamedTuple):
@@ -121,7 +114,7 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """The mean action; the flow policy integrates from temperature · N(0, I) in K steps."""
+    """The mean action; a flow integrates from temperature · N(0, I) in K steps."""
     policy = state.policy.params
     if config.kind == "flow":
         noise = acting.temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -132,7 +125,7 @@ def act(
 
 
 def one_pass(state: State, policy: str) -> tuple[Any, str] | None:
-    """The policy, unless it is a flow, which acts in several calls."""
+    """The policy, unless it is a flow, which acts in several network calls."""
     network = state.policy.params
     return (network, "online") if isinstance(network, Deterministic | Gaussian) else None
 

@@ -1,4 +1,4 @@
-"""Bootstrapped Flow Q-Learning (BFQ): one network makes an action from noise in one call, by composing steps.
+"""Bootstrapped Flow Q-Learning (BFQ): one network call from noise to action, learned by composing steps.
 
     initialize the policy's velocity v_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
@@ -8,15 +8,17 @@
         y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′ for the max-Q backup)
         φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
         # policy improvement
-        L_bnd  = ‖v_θ(a_t, t − Δ, t; s) − (ε − a)‖²            short displacements are the velocity's
+        L_bnd  = ‖v_θ(a_t, t − Δ, t; s) − (ε − a)‖²            short displacements follow the velocity
         L_comp = ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖²       long ones are composed
         a^π = clip(ε″ − v_θ(ε″, 0, 1; s))                      one call, so no backpropagation through time
         θ  ← Adam on λ L_bnd + (1 − λ) L_comp − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-Where the paper leaves a choice open, the switch says so; docs/method.md lists them all.
+Where the paper leaves a choice open, a hyperparameter selects it; docs/method.md lists them.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,107 +28,78 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     Spec,
     actor_critic,
-    fractions,
+    fields,
     hyperparameters,
-    one_of,
-    values,
+    learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.agents.checks import check_common, check_velocity
-from bfq.agents.learning import own_or
-from bfq.errors import BadInput
 from bfq.flow.maps import CompositionError, TimeRule, bootstrap, full_span, one_step
-from bfq.flow.times import COMPOSITION_TIMES
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
 @hyperparameters
 class Config:
-    """Hyperparameters of BFQ; floats may differ from member to member of a population."""
+    """Hyperparameters of BFQ."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule
-    batch_size: int = 256  # transitions an update
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    batch_size: fields.PairCount = 256  # transitions per update: at least one for each BC loss
 
     # Behavior: L_BC = λ L_bnd + (1 − λ) L_comp
-    boundary_ratio: float = 0.5  # λ
-    max_offset: float = 1e-3  # Δ_max
-    mixing: str = "split"  # split | update (the paper's ξ) | both: three estimates of one loss
-    time_rule: str = (
-        "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
+    boundary_ratio: fields.Fraction = 0.5  # λ
+    max_offset: fields.Fraction = 1e-3  # Δ_max
+    mixing: Literal["split", "update", "both"] = "split"  # estimates of one loss; update: paper's ξ
+    time_rule: Literal["nested", "ordered", "sorted_below"] = (
+        "nested"  # paper: algorithm|text|table
     )
-    full_span_share: Fixed = 0.0  # share of L_comp at (r, t) = (0, 1); not in the paper
-    composition_bound: Fixed = (
-        0.0  # on |a_m| and |a_r| in L_comp's target; 0: none; not in the paper
-    )
-    composition_power: float = (
-        0.0  # p: L_comp's squares are divided by max(t − r, 0.01)^p; not in the paper
-    )
-    composition_weight: float = 1.0  # factor on L_comp; not in the paper
-    composition_huber: Fixed = (
-        0.0  # c > 0: L_comp has √(e² + c²) − c of a row's e²; not in the paper
-    )
-    preconditioned: bool = True  # False: the network predicts the displacement itself (ablation)
-    squares: str = (
-        "mean"  # ‖·‖² over the numbers of an action: mean (the field's code) | sum (as written)
-    )
+    full_span_share: fields.FixedFraction = 0.0  # share of L_comp at (r, t) = (0, 1); not in paper
+    composition_bound: fields.Fixed = 0.0  # on |a_m| and |a_r|; 0: none; not in the paper
+    composition_power: fields.NonNegative = 0.0  # p: squares / max(t − r, 0.01)^p; not in the paper
+    composition_weight: fields.NonNegative = 1.0  # factor on L_comp; not in the paper
+    composition_huber: fields.Fixed = 0.0  # c > 0: √(e² + c²) − c per row; not in the paper
+    preconditioned: bool = True  # False: the network predicts the displacement (ablation)
+    squares: Literal["mean", "sum"] = "mean"  # ‖·‖²: mean (the field's code) | sum (as written)
 
     # Value
-    eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = (
-        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalized (FQL family)
-    )
-    discount: float = 0.99  # γ
-    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
-    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = (
-        "each"  # each critic's own maximum | together: the critics' mean picks (MeanFlowQL)
-    )
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random (Q_k over |Q_j|) | mean | unnormalized (FQL)
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
     # Optimization
-    learning_rate: float = 3e-4  # Adam, for policy and critics
-    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine (MeanFlowQL)
-    critic_learning_rate: float = 0.0  # for the critics; 0: as the policy's
-    constant_critic_rate: bool = False  # True: the schedule is the policy's alone (MeanFlowQL)
-    weight_decay: Fixed = 0.0  # of the policy alone; 0.01: CleanDiffuser's, by PyTorch's AdamW
-    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
-    bound_penalty: Fixed = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
+    schedule: fields.Schedule = "cosine"  # to 0 over `steps`; warmup_cosine: MeanFlowQL
+    critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
+    constant_critic_rate: bool = False  # True: the schedule is for the policy only (MeanFlowQL)
+    weight_decay: fields.Fixed = 0.0  # of the policy only; 0.01: CleanDiffuser, PyTorch's AdamW
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    bound_penalty: fields.Fixed = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
 
     # Targets
-    critic_target_rate: float = 0.005  # ρ for φ′
-    critic_target_every: int = 1  # updates between two moves of φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    policy_target_every: int = 5  # updates between two moves of θ′
-    policy_target_start: int = 1000  # first update at which θ′ moves
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    architecture: str = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy (residual: blocks)
-    time_scale: int = (
-        10  # factor on t and r before their sinusoids: the larger, the further η reaches
-    )
-    critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
+    architecture: fields.Architecture = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
+    time_scale: fields.Count = 10  # factor on t and r before their sinusoids; larger: η acts more
+    critic: fields.CriticKind = "clean_diffuser"
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        check_velocity(self)
-        fractions(self, "boundary_ratio", "max_offset", "full_span_share")
-        if self.batch_size < 2:
-            raise BadInput(
-                "batch_size must be at least 2, one transition for each of the two losses."
-            )
-        one_of("mixing", self.mixing, ("split", "update", "both"))
-        one_of("squares", self.squares, ("mean", "sum"))
-        one_of("time_rule", self.time_rule, COMPOSITION_TIMES)
+        """Refuse a network without pairs of sines and cosines."""
+        fields.check_even_width(self)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
@@ -134,7 +107,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     policy_key, critic_key = jax.random.split(key)
     make = ARCHITECTURES[config.architecture]
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
-    return actor_critic.begin(policy, critic_key, spec, config)
+    return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
 def sample(
@@ -142,7 +115,7 @@ def sample(
     observations: Float[Array, "b s"],
     key: PRNGKeyArray,
     config: Config,
-    temperature: float,
+    temperature: float = 1.0,
 ) -> Float[Array, "b a"]:
     """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -153,25 +126,21 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.td_target(
-        state,
-        batch,
-        key,
-        config,
-        lambda policy, s, k: sample(policy, s, k, config, temperature=1.0),
+    target = actor_critic.backup_target(
+        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
     )
-    return actor_critic.fit(critics, batch, target)
+    return actor_critic.fit_critics(critics, batch, target)
 
 
 def times(config: Config) -> TimeRule:
-    """Where L_BC looks, and how far what it composes may go."""
+    """The draw of (r, m, t), and the bound on composed states."""
     return TimeRule(
         config.time_rule, config.max_offset, config.full_span_share, config.composition_bound
     )
 
 
 def measure(config: Config) -> CompositionError:
-    """How L_comp measures its errors."""
+    """The error measure of L_comp."""
     return CompositionError(
         config.composition_power, config.composition_weight, config.composition_huber
     )
@@ -180,7 +149,7 @@ def measure(config: Config) -> CompositionError:
 def policy_loss(
     policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, or as `squares` and `guidance` have it."""
+    """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, varied by `squares` and `guidance`."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     noise = jax.random.normal(action_key, batch.actions.shape)
     # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
@@ -199,8 +168,8 @@ def policy_loss(
     bc_loss, parts = asked.loss()
     proposed = noise - asked.answers[-1]
     actions = jnp.clip(proposed, -1.0, 1.0)
-    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    loss = (policy.action_dim if config.squares == "sum" else 1) * bc_loss - config.eta * guidance
+    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    loss = (policy.action_dim if config.squares == "sum" else 1) * bc_loss - config.eta * value
     if config.bound_penalty:
         loss += config.bound_penalty * jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
@@ -208,14 +177,14 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(
+    return actor_critic.update_networks(
         state,
         batch,
         key,
         config,
         critic_loss,
         policy_loss,
-        critic_learning_rate=own_or(config.critic_learning_rate, config.learning_rate),
+        critic_learning_rate=learning.or_default(config.critic_learning_rate, config.learning_rate),
         critic_schedule="constant" if config.constant_critic_rate else None,
         weight_decay=config.weight_decay,
     )
@@ -228,8 +197,8 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """One network call an action; with N candidates, the target critics choose among N of them."""
-    return actor_critic.act(
+    """One network call per action; of N candidates, the target critics select one."""
+    return actor_critic.select(
         state,
         observations,
         key,
@@ -239,7 +208,6 @@ def act(
     )
 
 
-REFERENCE = "Bootstrapped Flow Q-Learning, ICML 2026"
 AGENT = Agent(
     "bfq",
     "Bootstrapped Flow Q-Learning",
@@ -249,6 +217,6 @@ AGENT = Agent(
     act,
     network=actor_critic.acting_network,
     watched=("boundary_loss", "composition_loss"),
-    reference=REFERENCE,
+    reference="Bootstrapped Flow Q-Learning, ICML 2026",
     defaults="the paper's for D4RL locomotion, in CleanDiffuser's frame",
 )

@@ -9,19 +9,19 @@
         y  = r + γ · mask · min_i Q_φi′(s′, a′)                (max over 10 a′; y / std y with q_norm)
         φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
         # policy improvement
-        t_i < t_{i+1} of the Karras grid with N(k) times, N from 2 to 150, again every 50,000 updates
+        t_i < t_{i+1} of the Karras grid with N(k) times, N from 2 to 150, restarted every 50,000 updates
         L_c = 100/(t_{i+1} − t_i) · ‖f_θ(a + t_{i+1} z, t_{i+1}; s) − sg f_θ′(a + t_i z, t_i; s)‖²
         a^π ~ f_θ(·; s)                                        with the gradient through every call
         θ  ← Adam on L_c − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-As the authors' code, but for these. One call is made at t = 80; theirs takes it at t = 2 from the same noise
-of deviation 80, where c_skip alone leaves actions of deviation 4.7 that saturate (`literal_one_step`). Two
-calls on every task; theirs has five on Walker2d medium and medium-replay. 1,000,000 updates (theirs: twice
-that on locomotion) at a constant learning rate, which theirs is to 0.1 %. The |Q| that divides has 10⁻⁶ more.
-Their code begins the curriculum anew whenever it has evaluated, every 50,000 updates, and so does this one:
-`curriculum_updates` of at least `steps` makes it one rise over the whole run.
+Differences from the authors' code: one call is made at t = 80; theirs is made at t = 2 from the same noise of
+deviation 80, where c_skip alone leaves actions of deviation 4.7 that saturate (`literal_one_step`). Two calls
+on every task; theirs has five on Walker2d medium and medium-replay. 1,000,000 updates (theirs: twice that on
+locomotion) at a constant learning rate, which theirs is to 0.1 %. 10⁻⁶ is added to the |Q| that divides.
+Their code restarts the curriculum after each evaluation, every 50,000 updates, and so does this one; with
+`curriculum_updates` of at least `steps` it rises once over the whole run.
 """
 
 import jax
@@ -32,16 +32,14 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     Spec,
     actor_critic,
+    fields,
     hyperparameters,
-    one_of,
-    values,
+    learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.agents.checks import check_common
 from bfq.agents.learning import Step
 from bfq.diffusion.consistency import (
     Consistency,
@@ -59,67 +57,59 @@ from bfq.nets.denoiser import DENOISERS, Denoiser
 
 @hyperparameters
 class Config:
-    """Hyperparameters of CAC; floats may differ from member to member of a population."""
+    """Hyperparameters of CAC."""
 
-    steps: int = 1_000_000  # updates; as many for all methods
-    batch_size: int = 256  # transitions an update
+    steps: fields.Count = 1_000_000  # gradient updates
+    batch_size: fields.Count = 256  # transitions per update
 
     # Behavior: L_c
-    consistency_steps: int = 2  # M, network calls from noise to action, in training and acting
-    literal_one_step: bool = (
-        False  # M = 1: the call is told t = 2, as in the authors' code, not t = 80
-    )
-    curriculum_updates: int = (
-        50_000  # K, updates from N = 2 to N = 150; at least `steps`: once for all
-    )
+    consistency_steps: fields.Count = 2  # M, network calls from noise to action
+    literal_one_step: bool = False  # M = 1: the call is at t = 2, as in the authors' code, not 80
+    curriculum_updates: fields.Count = 50_000  # K, updates from N = 2 to N = 150
     scaled: bool = True  # weight 100/(t_{i+1} − t_i) in L_c
 
     # Value
-    eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalized mean
-    discount: float = 0.99  # γ
-    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
-    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
     q_norm: bool = False  # y divided by its standard deviation over the batch
 
     # Optimization
-    learning_rate: float = 3e-4  # Adam, for the policy
-    critic_learning_rate: float = 3e-4  # Adam, for the critics
-    schedule: str = "constant"  # constant | cosine to 0 over `steps` | warmup_cosine
-    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for the policy
+    critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
+    schedule: fields.Schedule = "constant"
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
-    critic_target_rate: float = 0.005  # ρ for φ′
-    critic_target_every: int = 1  # updates between two moves of φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    policy_target_every: int = 5  # updates between two moves of θ′
-    policy_target_start: int = 1000  # first update at which θ′ moves
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    network: str = "official"  # official: a code of 16 numbers for t | clean_diffuser: 64
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy
-    critic: str = "plain"  # plain (the authors') | clean_diffuser | fql
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
+    network: fields.DenoiserKind = "official"  # official: 16 numbers for t | clean_diffuser: 64
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy
+    critic: fields.CriticKind = "plain"  # plain (the authors') | clean_diffuser
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("network", self.network, DENOISERS)
+        """Refuse a spread over a batch of one."""
         if self.q_norm and self.batch_size < 2:
-            raise BadInput(
-                "q_norm divides by a spread over the batch: batch_size must be at least 2."
-            )
+            raise BadInput("q_norm divides by a standard deviation: batch_size must be at least 2.")
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     policy = DENOISERS[config.network](policy_key, *spec, config.width, config.depth)
-    return actor_critic.begin(policy, critic_key, spec, config)
+    return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
 def denoise(policy: Denoiser, observations: Float[Array, "b s"]) -> Consistency:
@@ -135,7 +125,7 @@ def sample(
     steps: int = 0,
     temperature: float = 1.0,
 ) -> Float[Array, "b a"]:
-    """clip(f_θ(…)) in `steps` calls (0: as many as in training); the temperature is on the first noise."""
+    """clip(f_θ(…)) in `steps` calls (0: as in training), from noise scaled by the temperature."""
     noise_key, chain_key = jax.random.split(key)
     noise = temperature * jax.random.normal(noise_key, (len(observations), policy.action_dim))
     times = sampling_times(steps or config.consistency_steps, config.literal_one_step)
@@ -146,18 +136,18 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)², y = r + γ min_j Q_φj′(s′, a′), a′ ~ π_θ′."""
-    target = actor_critic.td_target(
+    target = actor_critic.backup_target(
         state, batch, key, config, lambda p, s, k: sample(p, s, k, config)
     )
     if config.q_norm:
         target = target / (target.std(ddof=1) + 1e-6)
-    return actor_critic.fit(critics, batch, target)
+    return actor_critic.fit_critics(critics, batch, target)
 
 
 def imitation_loss(
     policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> Float[Array, ""]:
-    """L_c(θ) at neighboring times of the grid that update `step` has."""
+    """L_c(θ) at neighboring times of the grid of update `step`."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     updates = min(config.curriculum_updates, config.steps)
@@ -178,21 +168,19 @@ def policy_loss(
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     bc_loss = imitation_loss(policy, state.policy_target, state.step, batch, bc_key, config)
     actions = sample(policy, batch.observations, action_key, config)
-    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(
+    return actor_critic.update_networks(
         state,
         batch,
         key,
         config,
         critic_loss,
-        lambda theta, phi, *rest: policy_loss(
-            theta, phi, state, *rest
-        ),  # θ′, the teacher, is in the state
+        lambda theta, phi, *rest: policy_loss(theta, phi, state, *rest),  # state: θ′ teaches
         config.critic_learning_rate,
     )
 
@@ -204,18 +192,14 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """M network calls an action; with N candidates, the target critics choose among N of them."""
+    """M network calls per action; of N candidates, the target critics select one."""
 
-    def as_asked(policy: Denoiser, s: Array, k: PRNGKeyArray) -> Array:
+    def sample_as_asked(policy: Denoiser, s: Array, k: PRNGKeyArray) -> Array:
         return sample(policy, s, k, config, acting.sampling_steps, acting.temperature)
 
-    return actor_critic.act(state, observations, key, config, acting, as_asked)
+    return actor_critic.select(state, observations, key, config, acting, sample_as_asked)
 
 
-REFERENCE = (
-    "Ding and Jin, Consistency Models as a Rich and Efficient Policy Class for Reinforcement "
-    "Learning, ICLR 2024"
-)
 AGENT = Agent(
     "cac",
     "Consistency actor-critic",
@@ -224,6 +208,7 @@ AGENT = Agent(
     update,
     act,
     samplers=("multistep",),
-    reference=REFERENCE,
+    reference="Ding and Jin, Consistency Models as a Rich and Efficient Policy Class for Reinforcement "
+    "Learning, ICLR 2024",
     defaults="the authors' code for D4RL locomotion",
 )

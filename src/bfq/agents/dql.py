@@ -1,4 +1,4 @@
-"""Diffusion Q-learning (DQL): a diffusion policy whose whole denoising chain is pushed towards high Q.
+"""Diffusion Q-learning (DQL): Q guidance through the whole denoising chain of a diffusion policy.
 
     initialize the noise prediction ε_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
@@ -14,16 +14,20 @@
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-The defaults are CleanDiffuser's. Beside it: φ′ moves by 0.005 at every update; CleanDiffuser has the weights
-the wrong way round, which critic_target_rate = 0.995 with critic_target_every = 5 reproduces. 1,000,000
-updates, not 2,000,000. Its fifth step of five changes nothing (it goes from time 0 to time 0) and is not
-computed. |Q| has 10⁻⁶ added where it divides.
+This file also holds what EDP and IDQL share with it: the denoising chain, the TD target and acting.
+
+The defaults are CleanDiffuser's, with these differences: φ′ moves by 0.005 at every update (CleanDiffuser has
+the weights the wrong way round, which critic_target_rate = 0.995 with critic_target_every = 5 reproduces);
+1,000,000 updates, not 2,000,000; 10⁻⁶ is added to |Q| where it divides. CleanDiffuser's fifth step of five
+changes nothing (it goes from time 0 to time 0) and is not computed.
 
 The authors' own settings: noise_schedule = "vp", sampler = "posterior", denoiser = "official",
-critic = "plain", weight_decay = 0, schedule = "constant" (theirs, a cosine, hardly falls), and
-a bound on both gradients' norms (clip_norm, critic_clip_norm) for each task, which presets/dql.toml lists.
-They act with the online policy, temperature 1 and a softmax weight of 1.
+critic = "plain", weight_decay = 0, schedule = "constant" (their cosine hardly falls), and a bound on both
+gradient norms (clip_norm, critic_clip_norm) for each task, which presets/dql.toml lists. They act with the
+online policy, temperature 1 and a softmax weight of 1.
 """
+
+from typing import Any, Literal, get_args
 
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -32,82 +36,123 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
+    Spec,
     actor_critic,
-    denoising,
+    fields,
     hyperparameters,
-    one_of,
-    values,
+    learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.agents.checks import check_common, check_times
 from bfq.diffusion.denoising import noise_loss
-from bfq.diffusion.solvers import Recipe
+from bfq.diffusion.schedules import SCHEDULES
+from bfq.diffusion.solvers import Recipe, generate
+from bfq.errors import BadInput
 from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
-RULES = ("ancestral", "posterior", "ddim", "dpm_solver")
+AS_TRAINED = Acting()
 
 
 @hyperparameters
 class Config:
-    """Hyperparameters of DQL; floats may differ from member to member of a population."""
+    """Hyperparameters of DQL."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
-    batch_size: int = 256  # transitions an update
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    batch_size: fields.Count = 256  # transitions per update
 
     # Diffusion
-    denoising_steps: int = 5  # T: times of the schedule, and steps of the chain
-    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
-    sampler: str = (
-        "ancestral"  # ancestral (CleanDiffuser) | posterior (official) | ddim | dpm_solver
-    )
+    denoising_steps: fields.Count = 5  # T: times of the schedule, and steps of the chain
+    noise_schedule: Literal["cosine", "vp"] = "cosine"  # cosine (CleanDiffuser) | vp (official)
+    sampler: fields.ChainSampler = "ancestral"  # ancestral (CleanDiffuser) | posterior (official)
 
     # Value
-    eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalized mean
-    discount: float = 0.99  # γ
-    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
-    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
     # Optimization
-    learning_rate: float = 3e-4  # AdamW, for the policy
-    critic_learning_rate: float = 3e-4  # Adam, for the critics
-    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
-    weight_decay: Fixed = 0.01  # of the policy alone: PyTorch's AdamW
-    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    learning_rate: fields.NonNegative = 3e-4  # AdamW, for the policy
+    critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
+    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
+    weight_decay: fields.Fixed = 0.01  # of the policy only: PyTorch's AdamW
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
-    critic_target_rate: float = 0.005  # ρ for φ′
-    critic_target_every: int = 1  # updates between two moves of φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    policy_target_every: int = 5  # updates between two moves of θ′
-    policy_target_start: int = 1000  # first update at which θ′ moves
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = "clean_diffuser"  # clean_diffuser | official | edp (its authors): codes of time
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy
-    critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
+    denoiser: fields.DenoiserKind = "clean_diffuser"  # official | edp (its authors): codes of time
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy
+    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official)
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
-        check_times(self, "denoising_steps")
-        one_of("sampler", self.sampler, RULES)
-        one_of("denoiser", self.denoiser, DENOISERS)
+        """Refuse fewer times than the noise schedule needs."""
+        check_times("denoising_steps", self.denoising_steps, self.noise_schedule)
 
-    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
+    def recipe(self, acting: Acting = AS_TRAINED) -> Recipe:
         """As many steps as times, unless acting asks for others."""
-        return denoising.recipe(
-            self, acting, times=self.denoising_steps, steps=self.denoising_steps
-        )
+        return sampling_recipe(self, acting, self.denoising_steps, self.denoising_steps)
+
+
+def check_times(name: str, times: int, noise_schedule: str) -> None:
+    """Refuse fewer times than the noise schedule needs.
+
+    The cosine starts next to the action, so from one time no step would lead there.
+    """
+    if noise_schedule == "cosine" and times < 2:
+        raise BadInput(f"{name} must be at least 2 with the cosine schedule.")
+    if noise_schedule == "linear" and times <= 20:
+        raise BadInput(f"the linear noise schedule needs more than 20 {name}: its β ends at 20/T.")
+
+
+def sampling_recipe(
+    config: Any, acting: Acting, times: int, steps: int, predicts: str = "noise"
+) -> Recipe:
+    """The chain as trained, or with the rule and the steps that acting asks for."""
+    sampler = config.sampler if acting.sampler == "trained" else acting.sampler
+    schedule = SCHEDULES[config.noise_schedule](times)
+    return Recipe(schedule, sampler, acting.sampling_steps or steps, predicts)
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
+    return actor_critic.initial_state(policy, critic_key, spec, config)
+
+
+def sample(
+    policy: Any,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    config: Any,
+    acting: Acting = AS_TRAINED,
+) -> Float[Array, "b a"]:
+    """a = clip(the end of the chain, −1, 1), from temperature · N(0, I)."""
+    recipe = config.recipe(acting)
+    return generate(policy, observations, policy.action_dim, key, recipe, acting.temperature)
+
+
+def critic_loss(
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Any
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
+    target = actor_critic.backup_target(
+        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
+    )
+    return actor_critic.fit_critics(critics, batch, target)
 
 
 def policy_loss(
@@ -119,37 +164,48 @@ def policy_loss(
     bc_loss = noise_loss(
         lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key
     )
-    actions = denoising.sample(policy, batch.observations, action_key, config)
-    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    actions = sample(policy, batch.observations, action_key, config)
+    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(
+    return actor_critic.update_networks(
         state,
         batch,
         key,
         config,
-        denoising.critic_loss,
+        critic_loss,
         policy_loss,
         config.critic_learning_rate,
         config.weight_decay,
     )
 
 
-REFERENCE = (
-    "Wang, Hunt and Zhou, Diffusion Policies as an Expressive Policy Class for Offline Reinforcement "
-    "Learning, ICLR 2023"
-)
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Any, acting: Acting
+) -> Float[Array, "b a"]:
+    """One chain per action; of N candidates, the target critics select one."""
+    return actor_critic.select(
+        state,
+        observations,
+        key,
+        config,
+        acting,
+        lambda policy, s, k: sample(policy, s, k, config, acting),
+    )
+
+
 AGENT = Agent(
     "dql",
     "Diffusion Q-learning",
     Config,
-    denoising.begin,
+    init,
     update,
-    denoising.act,
-    samplers=RULES,
-    reference=REFERENCE,
+    act,
+    samplers=get_args(fields.ChainSampler),
+    reference="Wang, Hunt and Zhou, Diffusion Policies as an Expressive Policy Class for Offline "
+    "Reinforcement Learning, ICLR 2023",
     defaults="CleanDiffuser's for D4RL locomotion",
 )

@@ -9,24 +9,26 @@
         φ  ← Adam on Σ_i (Q_φi(s, a) − y)²
         # policy improvement
         L_d = ‖â_θ(α_t a + σ_t ε, t; s) − a‖²                  t uniform on the T times
-        a^π = â_θ(α_u a + σ_u ε″, u; s)                        the action approximation: u, ε″ drawn anew
+        a^π = â_θ(α_u a + σ_u ε″, u; s)                        the action approximation: u, ε″ drawn again
         θ  ← AdamW on L_d − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|       {k, j} = {1, 2}, drawn at each update
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-The defaults are CleanDiffuser's, where a^π is not clipped. Beside it: φ′ moves by 0.005 at every update;
-CleanDiffuser has the weights the wrong way round, which critic_target_rate = 0.995 with
-critic_target_every = 5 reproduces. 1,000,000 updates, not 2,000,000. |Q| has 10⁻⁶ added where it divides.
+The defaults are CleanDiffuser's, where a^π is not clipped, with these differences: φ′ moves by 0.005 at every
+update (CleanDiffuser has the weights the wrong way round, which critic_target_rate = 0.995 with
+critic_target_every = 5 reproduces); 1,000,000 updates, not 2,000,000; 10⁻⁶ is added to |Q| where it divides.
 
 The authors' own settings: predicts = "noise", noise_schedule = "linear", diffusion_times = 100, eta = 2,
 approximation = "shared" (one draw for both terms, a^π clipped), sampler = "posterior", denoising_steps = 100,
-denoiser = "edp", critic = "plain", weight_decay = 0, schedule = "constant", and as clip_norm and
-critic_clip_norm the bounds of DQL's authors (at the head of its presets). What they do beyond these switches:
-each critic's gradient is bounded by itself; Q_k is divided by its own |Q_k|; the policy's step sees the
-critics before theirs; the copies first move at update 1004, not 1000; the network's inputs are
-[s, a_t, code]; weights begin as Flax has them; DPM-Solver runs in continuous time; the online critics choose
-among candidates; logged actions are pulled in to ±0.999.
+denoiser = "edp", critic = "plain", weight_decay = 0, schedule = "constant", and the bounds of DQL's authors
+(top of its presets) as clip_norm and critic_clip_norm. Differences that remain: they bound each critic's
+gradient separately; Q_k is divided by its own |Q_k|; the policy's step uses the critics before theirs; the
+copies first move at update 1004, not 1000; the network's inputs are [s, a_t, code]; weights start as in Flax;
+DPM-Solver runs in continuous time; the online critics select among candidates; logged actions are clipped to
+±0.999.
 """
+
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -36,91 +38,73 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     actor_critic,
-    denoising,
+    dql,
+    fields,
     hyperparameters,
-    one_of,
-    values,
+    learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.agents.checks import check_common, check_times
-from bfq.diffusion.denoising import PREDICTIONS, action_predictor, draw, squared_error
-from bfq.diffusion.schedules import SCHEDULES
+from bfq.diffusion.denoising import action_predictor, draw, squared_error
 from bfq.diffusion.solvers import Recipe
 from bfq.nets.critic import Critics
-from bfq.nets.denoiser import DENOISERS, Denoiser
-
-RULES = ("dpm_solver", "ddim", "ancestral", "posterior")
-APPROXIMATIONS = ("fresh", "shared")
+from bfq.nets.denoiser import Denoiser
 
 
 @hyperparameters
 class Config:
-    """Hyperparameters of EDP; floats may differ from member to member of a population."""
+    """Hyperparameters of EDP."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
-    batch_size: int = 256  # transitions an update
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    batch_size: fields.Count = 256  # transitions per update
 
     # Diffusion
-    diffusion_times: int = 50  # T: times of the schedule
-    denoising_steps: int = 15  # steps from noise to action
-    predicts: str = "action"  # action (CleanDiffuser) | noise (official)
-    approximation: str = (
-        "fresh"  # a^π from a draw of its own | shared: from that of L_d, clipped (official)
-    )
-    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | linear (official) | vp
-    sampler: str = (
-        "dpm_solver"  # dpm_solver | ddim (CleanDiffuser on AntMaze) | ancestral | posterior
-    )
+    diffusion_times: fields.Count = 50  # T: times of the schedule
+    denoising_steps: fields.Count = 15  # steps from noise to action
+    predicts: Literal["action", "noise"] = "action"  # action (CleanDiffuser) | noise (official)
+    approximation: Literal["fresh", "shared"] = "fresh"  # a^π's draw; shared: L_d's (official)
+    noise_schedule: Literal["cosine", "linear", "vp"] = "cosine"  # CleanDiffuser; official: linear
+    sampler: fields.ChainSampler = "dpm_solver"  # ddim: CleanDiffuser on AntMaze
 
     # Value
-    eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = "random"  # random (Q_k over |Q_j|) | mean | min | first | unnormalized mean
-    discount: float = 0.99  # γ
-    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
-    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
     # Optimization
-    learning_rate: float = 3e-4  # AdamW, for the policy
-    critic_learning_rate: float = 3e-4  # Adam, for the critics
-    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
-    weight_decay: Fixed = 0.01  # of the policy alone: PyTorch's AdamW
-    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    learning_rate: fields.NonNegative = 3e-4  # AdamW, for the policy
+    critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
+    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
+    weight_decay: fields.Fixed = 0.01  # of the policy only: PyTorch's AdamW
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
-    critic_target_rate: float = 0.005  # ρ for φ′
-    critic_target_every: int = 1  # updates between two moves of φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    policy_target_every: int = 5  # updates between two moves of θ′
-    policy_target_start: int = 1000  # first update at which θ′ moves
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    denoiser: str = (
-        "clean_diffuser"  # clean_diffuser | edp (its authors) | official (DQL's): codes of time
-    )
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy
-    critic: str = "clean_diffuser"  # clean_diffuser | plain (official) | fql
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
+    denoiser: fields.DenoiserKind = "clean_diffuser"  # edp (its authors) | official (DQL's)
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy
+    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official)
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("noise_schedule", self.noise_schedule, SCHEDULES)
-        check_times(self, "diffusion_times")
-        one_of("sampler", self.sampler, RULES)
-        one_of("predicts", self.predicts, PREDICTIONS)
-        one_of("approximation", self.approximation, APPROXIMATIONS)
-        one_of("denoiser", self.denoiser, DENOISERS)
+        """Refuse fewer times than the noise schedule needs."""
+        dql.check_times("diffusion_times", self.diffusion_times, self.noise_schedule)
 
-    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
-        """Steps of a number of their own on the T times, unless acting asks for others."""
-        return denoising.recipe(
+    def recipe(self, acting: Acting = dql.AS_TRAINED) -> Recipe:
+        """`denoising_steps` on the T times, unless acting asks for others."""
+        return dql.sampling_recipe(
             self, acting, self.diffusion_times, self.denoising_steps, self.predicts
         )
 
@@ -136,42 +120,41 @@ def policy_loss(
         return policy(x, t, batch.observations)
 
     drawn = draw(schedule, batch.actions, bc_key)
-    wanted = drawn.noise if config.predicts == "noise" else batch.actions
-    bc_loss = squared_error(predict(drawn.noisy, drawn.told), wanted)
+    target = drawn.noise if config.predicts == "noise" else batch.actions
+    bc_loss = squared_error(predict(drawn.noisy, drawn.told), target)
     shared = config.approximation == "shared"
-    again = drawn if shared else draw(schedule, batch.actions, action_key)
-    actions = action_predictor(predict, schedule, config.predicts)(again.noisy, again.told)
+    approximate = drawn if shared else draw(schedule, batch.actions, action_key)
+    actions = action_predictor(predict, schedule, config.predicts)(
+        approximate.noisy, approximate.told
+    )
     actions = jnp.clip(actions, -1.0, 1.0) if shared else actions
-    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(
+    return actor_critic.update_networks(
         state,
         batch,
         key,
         config,
-        denoising.critic_loss,
+        dql.critic_loss,
         policy_loss,
         config.critic_learning_rate,
         config.weight_decay,
     )
 
 
-REFERENCE = (
-    "Kang, Ma, Du, Pang and Yan, Efficient Diffusion Policies for Offline Reinforcement Learning, "
-    "NeurIPS 2023"
-)
 AGENT = Agent(
     "edp",
     "Efficient diffusion policies",
     Config,
-    denoising.begin,
+    dql.init,
     update,
-    denoising.act,
-    samplers=RULES,
-    reference=REFERENCE,
+    dql.act,
+    samplers=get_args(fields.ChainSampler),
+    reference="Kang, Ma, Du, Pang and Yan, Efficient Diffusion Policies for Offline Reinforcement "
+    "Learning, NeurIPS 2023",
     defaults="CleanDiffuser's for D4RL locomotion",
 )

@@ -1,6 +1,6 @@
-"""Flow behavior-regularized actor-critic (FBRAC): a flow policy that raises Q through all of its steps.
+"""Flow behavior-regularized actor-critic (FBRAC): a flow policy that maximizes Q through all of its steps.
 
-    for each update, every loss at the parameters before it:
+    for each update, every loss uses the parameters before it:
         # policy evaluation
         a′ = clip(K Euler steps of v_θ from z′),  y = r + γ · mask · Q̄_φ′(s′, a′)      no copy of the policy
         L_Q = mean_i E (Q_φi(s, a) − y)²
@@ -12,12 +12,12 @@
         φ′ ← (1 − ρ) φ′ + ρ φ                                 with φ before the step
 
 The published comparison on locomotion (OFQL's) trains with `flow_steps = 5` and acts with
-`sampling_steps = 1`; without these, training and acting have the same ten steps, as in FQL's paper.
+`sampling_steps = 1`; by default, training and acting use the same ten steps, as in FQL's paper.
 
-FQL's authors released no code for FBRAC: this is their paper's text in the frame of their FQL, as others
-have rebuilt it. Not published for locomotion: the normalized Q (`normalize_q`) and its α are chosen here.
-Deviations: 1e-6 added to E|Q̄| in the normalization; logged actions are not pulled in to ±(1 − 1e-5), as in
-that frame. With several candidates, the online critics choose.
+FQL's authors released no code for FBRAC: this is their paper's text in the frame of their FQL, as in
+reimplementations. The normalized Q (`normalize_q`) and its α are not published for locomotion and were chosen
+here. Deviations: 1e-6 is added to E|Q̄|; logged actions are not clipped to ±(1 − 1e-5). With several
+candidates, the online critics select.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,8 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, joint, values
-from bfq.agents.checks import check_common
-from bfq.agents.joint import State
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters
+from bfq.agents.fql import State
 from bfq.flow.forward import drawn_errors, sample
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
@@ -37,33 +36,25 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of FBRAC."""
 
-    steps: int = (
-        1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
-    )
-    batch_size: int = 256  # transitions an update
-    alpha: float = 1.0  # α, the strength of imitation
+    steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
+    batch_size: fields.Count = 256  # transitions per update
+    alpha: fields.NonNegative = 1.0  # α, the strength of imitation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
-    flow_steps: int = 10  # K, Euler steps of the policy in training
-    discount: float = 0.99  # γ
-    aggregation: str = (
-        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
-    )
-    learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    critic_target_rate: float = 0.005  # ρ for φ′
-    width: int = 512  # units of a hidden layer of the policy
-    depth: int = 4  # hidden layers of the policy
-    critic: str = "fql"  # Linear, GELU, LayerNorm
-    critic_width: int = 512  # units of a hidden layer of a critic
-    critic_depth: int = 4  # hidden layers of a critic
-
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
+    flow_steps: fields.Count = 10  # K, Euler steps of the policy in training
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
+    learning_rate: fields.NonNegative = 3e-4  # Adam
+    schedule: fields.Schedule = "constant"
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    width: fields.Width = 512  # units of a hidden layer of the policy
+    depth: fields.Depth = 4  # hidden layers of the policy
+    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 4  # hidden layers of a critic
 
 
 class Networks(NamedTuple):
-    """What the one optimizer moves."""
+    """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
     flow: FlowNet  # θ
@@ -74,28 +65,28 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     critic_key, flow_key = jax.random.split(key)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
-    return joint.begin(Networks(critics, flow))
+    return fql.joint_state(Networks(critics, flow))
 
 
 def policy_loss(
     flow: FlowNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by its size if normalized."""
+    """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by sg E|Q̄_φ| if normalized."""
     flow_key, action_key = jax.random.split(key)
     bc_loss = drawn_errors(flow, batch.actions, batch.observations, flow_key).mean()
     actions = sample(flow, batch.observations, action_key, flow.action_dim, config.flow_steps)
     q = critics(batch.observations, actions)
-    loss = config.alpha * bc_loss - values.improvement(q, config.normalize_q)
+    loss = config.alpha * bc_loss - fql.mean_value(q, config.normalize_q)
     return loss, {"policy_loss": loss, "bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def total_loss(
     networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q + L_π; what makes targets, and the critics inside L_π, are those before the step."""
+    """L_Q + L_π; targets, and the critics inside L_π, are those before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
-    td, td_metrics = values.td_loss(
+    td, td_metrics = fql.td_loss(
         networks.critics,
         state.critics_target,
         lambda s, k: sample(before.flow, s, k, before.flow.action_dim, config.flow_steps),
@@ -109,8 +100,8 @@ def total_loss(
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
+    """One Adam step on the sum of the losses; the target follows the critics before it."""
+    return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
@@ -120,9 +111,9 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
+    """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
     networks = state.networks.params
-    return joint.act(
+    return fql.act_by_euler(
         networks.critics,
         networks.flow,
         observations,
@@ -133,7 +124,6 @@ def act(
     )
 
 
-REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline"
 AGENT = Agent(
     "fbrac",
     "Flow BRAC",
@@ -143,6 +133,6 @@ AGENT = Agent(
     act,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
-    reference=REFERENCE,
+    reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",
     defaults="FQL's frame",
 )

@@ -1,6 +1,6 @@
-"""Flow Q-Learning (FQL): a flow imitates the data, and a one-step policy is distilled from it and raises Q.
+"""Flow Q-Learning (FQL): a flow imitates the data; a one-step policy is distilled from it and maximizes Q.
 
-    for each update, every loss at the parameters before it:
+    for each update, every loss uses the parameters before it:
         # policy evaluation
         a′ = clip(μ_ω(z′; s′)),  y = r + γ · mask · Q̄_φ′(s′, a′)      the one-step policy itself, no copy
         L_Q = mean_i E (Q_φi(s, a) − y)²
@@ -13,23 +13,24 @@
         (φ, θ, ω) ← one Adam on L_Q + L_π
         φ′ ← (1 − ρ) φ′ + ρ φ                                          with φ before the step
 
-FQL's authors give no locomotion settings. The paper's numbers there are a port by OFQL's authors with
-normalized Q and an α for each task; that is the default here. Other tasks have FQL's raw Q (`normalize_q`).
+This file also holds what FAWAC, FBRAC and IFQL share with it: the joint Adam step and acting by Euler steps.
 
-Deviations from the reference: none in the update but 1e-6 added to E|Q̄| in the normalization. Logged actions
-are not pulled in to ±(1 − 1e-5). With several candidates, the online critics choose, as in IFQL.
+FQL's authors give no locomotion settings. The published numbers there come from a port by OFQL's authors with
+normalized Q and an α for each task, which is the default here. Other tasks use FQL's raw Q (`normalize_q`).
+Deviations: 1e-6 is added to E|Q̄|; logged actions are not clipped to ±(1 − 1e-5). With several candidates, the
+online critics select, as in IFQL.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, joint, values
-from bfq.agents.checks import check_common
-from bfq.agents.joint import State
-from bfq.flow.forward import drawn_errors, push
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, hyperparameters, learning
+from bfq.agents.learning import Learner, Step
+from bfq.flow import forward
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
@@ -38,37 +39,42 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
 
-    steps: int = (
-        1_000_000  # updates; the same for all methods here, FQL itself has half of them on D4RL
-    )
-    batch_size: int = 256  # transitions an update
-    alpha: float = 1.0  # α, the strength of the distillation
+    steps: fields.Count = 1_000_000  # gradient updates; FQL's code has half as many on D4RL
+    batch_size: fields.Count = 256  # transitions per update
+    alpha: fields.NonNegative = 1.0  # α, the strength of the distillation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
-    flow_steps: int = 10  # K, Euler steps of the distillation's target
-    discount: float = 0.99  # γ
-    aggregation: str = (
-        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
-    )
-    learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    critic_target_rate: float = 0.005  # ρ for φ′
-    width: int = 512  # units of a hidden layer of the flow and of the one-step policy
-    depth: int = 4  # their hidden layers
-    critic: str = "fql"  # Linear, GELU, LayerNorm
-    critic_width: int = 512  # units of a hidden layer of a critic
-    critic_depth: int = 4  # hidden layers of a critic
+    flow_steps: fields.Count = 10  # K, Euler steps of the distillation target
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
+    learning_rate: fields.NonNegative = 3e-4  # Adam
+    schedule: fields.Schedule = "constant"
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    width: fields.Width = 512  # units of a hidden layer of the flow and of the one-step policy
+    depth: fields.Depth = 4  # their hidden layers
+    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 4  # hidden layers of a critic
 
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    networks: Learner  # the agent's tuple of networks, which includes the critics φ
+    critics_target: Critics  # φ′
+    step: Step
 
 
 class Networks(NamedTuple):
-    """What the one optimizer moves."""
+    """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
     flow: FlowNet  # θ
     policy: FlowNet  # ω
+
+
+def joint_state(networks: Any) -> State:
+    """These networks, and a target equal to their critics."""
+    return State(learning.learner(networks), networks.critics, jnp.zeros((), jnp.int32))
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
@@ -77,7 +83,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
     policy = FlowNet(policy_key, *spec, config.width, config.depth)
-    return joint.begin(Networks(critics, flow, policy))
+    return joint_state(Networks(critics, flow, policy))
 
 
 def sample(
@@ -88,15 +94,38 @@ def sample(
     return jnp.clip(policy(noise, observations), -1.0, 1.0)
 
 
-def distillation(
+def td_loss(
+    critics: Callable[[Array, Array], Array],
+    targets: Callable[[Array, Array], Array],
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    batch: Batch,
+    key: PRNGKeyArray,
+    discount: learning.Number,
+    how: str,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`."""
+    next_values = learning.backup_values(targets, sample, batch.next_observations, key)
+    target = learning.td_target(batch.rewards, batch.masks, next_values, discount, how)
+    q = critics(batch.observations, batch.actions)
+    loss = learning.critic_loss(q, target, averaged=True)
+    return loss, {"critic_loss": loss, "q": q.mean()}
+
+
+def mean_value(values: Float[Array, "q b"], normalized: bool) -> Float[Array, ""]:
+    """E Q̄ with Q̄ the mean over critics, divided by sg E|Q̄| if normalized."""
+    mean = values.mean(0)
+    return learning.normalize_by_magnitude(mean) if normalized else mean.mean()
+
+
+def distillation_loss(
     policy: FlowNet,
     flow: FlowNet,
     observations: Float[Array, "b s"],
     noise: Float[Array, "b a"],
     flow_steps: int,
 ) -> tuple[Float[Array, ""], Float[Array, "b a"]]:
-    """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖² and the student's actions, not clipped."""
-    taught = jnp.clip(push(flow, noise, observations, flow_steps), -1.0, 1.0)
+    """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
+    taught = jnp.clip(forward.push(flow, noise, observations, flow_steps), -1.0, 1.0)
     actions = policy(noise, observations)
     return jnp.square(actions - jax.lax.stop_gradient(taught)).mean(), actions
 
@@ -104,25 +133,27 @@ def distillation(
 def policy_loss(
     networks: Networks, before: Networks, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
-    """L_π = L_flow + α L_distil − E Q̄_φ(s, clip μ_ω(z; s)), the last divided by its size if normalized.
+    """L_π = L_flow + α L_distil − E Q̄_φ(s, clip μ_ω(z; s)), the last divided by sg E|Q̄_φ| if normalized.
 
-    The critics and the flow that teaches are those `before` the step, so that no gradient reaches them.
+    The critics and the flow that teaches are those `before` the step, so they get no gradient.
     """
     flow_key, noise_key = jax.random.split(key)
-    bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, flow_key).mean()
+    bc_loss = forward.drawn_errors(
+        networks.flow, batch.actions, batch.observations, flow_key
+    ).mean()
     noise = jax.random.normal(noise_key, batch.actions.shape)
-    distil_loss, actions = distillation(
+    distil_loss, actions = distillation_loss(
         networks.policy, before.flow, batch.observations, noise, config.flow_steps
     )
     q = before.critics(batch.observations, jnp.clip(actions, -1.0, 1.0))
-    loss = bc_loss + config.alpha * distil_loss - values.improvement(q, config.normalize_q)
-    told = {
+    loss = bc_loss + config.alpha * distil_loss - mean_value(q, config.normalize_q)
+    metrics = {
         "policy_loss": loss,
         "bc_loss": bc_loss,
         "distil_loss": distil_loss,
         "q_policy": q.mean(),
     }
-    return loss, told
+    return loss, metrics
 
 
 def total_loss(
@@ -131,7 +162,7 @@ def total_loss(
     """L_Q + L_π."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
-    td, td_metrics = values.td_loss(
+    td, td_metrics = td_loss(
         networks.critics,
         state.critics_target,
         lambda s, k: sample(before.policy, s, k),
@@ -144,9 +175,21 @@ def total_loss(
     return td + improvement, {**td_metrics, **metrics}
 
 
+def joint_update(
+    state: State, loss: Callable[[Any], tuple[Array, Metrics]], config: Any
+) -> tuple[State, Metrics]:
+    """One Adam step on the sum of the losses; φ′ ← (1 − ρ) φ′ + ρ φ with φ before the step."""
+    rate = learning.learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
+    networks, _, metrics = learning.descend(state.networks, loss, rate)
+    target = learning.polyak(
+        state.critics_target, state.networks.params.critics, config.critic_target_rate
+    )
+    return State(networks, target, state.step + 1), metrics
+
+
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
+    """One Adam step on the sum of the losses; the target follows the critics before it."""
+    return joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
@@ -156,18 +199,37 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """One network call an action; with N candidates, the online critics choose among N of them."""
+    """One network call per action; of N candidates, the online critics select one."""
     networks = state.networks.params
-    return values.choose(
+    return learning.best_of_n(
         lambda s, k: sample(networks.policy, s, k, acting.temperature),
-        lambda s, a: values.aggregate(networks.critics(s, a), config.aggregation),
+        lambda s, a: learning.aggregate(networks.critics(s, a), config.aggregation),
         observations,
         key,
         acting,
     )
 
 
-REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025"
+def act_by_euler(
+    critics: Critics,
+    flow: FlowNet,
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    acting: Acting,
+    flow_steps: int,
+    aggregation: str,
+) -> Float[Array, "b a"]:
+    """Euler steps from temperature · N(0, I); of N candidates, these critics select one."""
+    steps = acting.sampling_steps or flow_steps
+    return learning.best_of_n(
+        lambda s, k: forward.sample(flow, s, k, flow.action_dim, steps, acting.temperature),
+        lambda s, a: learning.aggregate(critics(s, a), aggregation),
+        observations,
+        key,
+        acting,
+    )
+
+
 AGENT = Agent(
     "fql",
     "Flow Q-Learning",
@@ -177,7 +239,7 @@ AGENT = Agent(
     act,
     network=lambda state, policy: (state.networks.params.policy, "online"),
     watched=("distil_loss",),
-    reference=REFERENCE,
+    reference="Park, Li and Levine, Flow Q-Learning, ICML 2025",
     defaults="OFQL's port of FQL to locomotion",
     ignores=lambda config: ("policy",),
 )

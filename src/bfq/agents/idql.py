@@ -1,4 +1,4 @@
-"""Implicit diffusion Q-learning (IDQL): IQL's critics choose among the actions of an imitating diffusion.
+"""Implicit diffusion Q-learning (IDQL): IQL's critics select among the actions of a diffusion policy.
 
     for each update:
         draw (s, a, r, s′) from the data
@@ -13,18 +13,18 @@
 
 The defaults are CleanDiffuser's. Its target critics take 0.995 of the online ones where 0.005 is meant, which
 is the default here (theirs: critic_target_rate = 0.995). Its critics' cosine counts their own updates over
-all `steps`, so that their rate ends at half its start; so it does here.
+all `steps`, so their rate ends at half its start; so it does here.
 
 The authors' own code: batch_size = 512, noise_schedule = "vp", sampler = "sqrt_beta", sum_loss = true,
 architecture = "idql", critic = "relu", critic_schedule = "constant", weight_decay = 0,
-policy_target_rate = 0.001, and the argmax of N candidates, where A and Q agree. That is their first version's
-networks with the batch of a later one (the first: 2048). Left out of it: critics that start from Glorot's
-weights; the mean over both critics' losses, which Adam does not see; actions pulled in to ±(1 − 1e-5) and a
-twentieth of the data kept apart; and the first version's second call of the policy's step in each update, on
-an empty batch, which moves θ by Adam's momentum alone and θ′ and the cosine once more.
+policy_target_rate = 0.001, and the argmax of N candidates, where A and Q agree. These are their first
+version's networks with the batch of a later one (the first: 2048). Not implemented: Glorot initialization of
+the critics; the mean over both critics' losses, which does not change Adam's step; clipping of actions to
+±(1 − 1e-5) and a validation set of 5 %; and the first version's second call of the policy's step in each
+update, on an empty batch, which moves θ by Adam's momentum only and θ′ and the cosine once more.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,17 +34,15 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     Spec,
-    denoising,
+    dql,
+    fields,
     hyperparameters,
+    iql,
     learning,
-    one_of,
-    values,
 )
-from bfq.agents.checks import check_common, check_times
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.diffusion.denoising import noise_loss
 from bfq.diffusion.solvers import SAMPLERS, Recipe
 from bfq.nets.critic import Critics, Value
@@ -53,58 +51,46 @@ from bfq.nets.resnet import NoiseResNet
 
 @hyperparameters
 class Config:
-    """Hyperparameters of IDQL; floats may differ from member to member of a population."""
+    """Hyperparameters of IDQL."""
 
-    steps: int = (
-        1_000_000  # updates, and the cosines' horizon; CleanDiffuser: 2,000,000, official 3,000,000
-    )
-    batch_size: int = 256  # transitions an update
-    critic_batch_size: int = (
-        256  # the first so many of them are the critics', as in the official code
-    )
+    steps: fields.Count = 1_000_000  # updates; CleanDiffuser: 2,000,000, official: 3,000,000
+    batch_size: fields.Count = 256  # transitions per update
+    critic_batch_size: fields.Count = 256  # the first rows of the batch train the critics
 
     # Behavior
-    diffusion_steps: int = 5  # T, the times of the noise schedule
-    noise_schedule: str = "cosine"  # cosine (CleanDiffuser) | vp (official)
-    sampler: str = (
-        "ancestral"  # from noise to action: ancestral (CleanDiffuser) | sqrt_beta (official) | …
-    )
+    diffusion_steps: fields.Count = 5  # T, the times of the noise schedule
+    noise_schedule: Literal["cosine", "vp"] = "cosine"  # cosine (CleanDiffuser) | vp (official)
+    sampler: fields.Sampler = "ancestral"  # ancestral (CleanDiffuser) | sqrt_beta (official)
     sum_loss: bool = False  # sum over action dimensions (official), not their mean
 
     # Value
-    expectile: float = 0.7  # κ
-    discount: float = 0.99  # γ
-    critic_every: int = 2  # updates of the behavior for one of the critics
+    expectile: fields.Fraction = 0.7  # κ
+    discount: fields.Fraction = 0.99  # γ
+    critic_every: fields.Count = 2  # updates of the behavior per update of the critics
 
     # Optimization
-    learning_rate: float = 3e-4  # of all networks
-    schedule: str = "cosine"  # of the behavior, over `steps`
-    critic_schedule: str = "cosine"  # of V and Q, counted in their own updates
-    weight_decay: Fixed = 0.01  # of the behavior alone: PyTorch's AdamW
-    critic_target_rate: float = 0.005  # ρ for φ′, at each update of the critics
-    policy_target_rate: float = 1e-4  # ρ for θ′, at each update
+    learning_rate: fields.NonNegative = 3e-4  # of all networks
+    schedule: fields.Schedule = "cosine"  # of the behavior, over `steps`
+    critic_schedule: fields.Schedule = "cosine"  # of V and Q, counted in their own updates
+    weight_decay: fields.Fixed = 0.01  # of the behavior only: PyTorch's AdamW
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′, at each update of the critics
+    policy_target_rate: fields.Fraction = 1e-4  # ρ for θ′, at each update
 
     # Networks
-    architecture: str = "clean_diffuser"  # clean_diffuser | idql (official)
-    width: int = 256  # units of the behavior's residual stream
-    depth: int = 3  # its blocks
-    critic: str = "norm_mish"  # kind of Q and V
-    critic_width: int = 256  # units of a hidden layer of Q and V
-    critic_depth: int = 2  # hidden layers of Q and V
+    architecture: Literal["clean_diffuser", "idql"] = "clean_diffuser"  # idql: official
+    width: fields.Width = 256  # units of the behavior's residual stream
+    depth: fields.Depth = 3  # its blocks
+    critic: fields.CriticKind = "norm_mish"  # kind of Q and V
+    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
+    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("noise_schedule", self.noise_schedule, ("cosine", "vp"))
-        check_times(self, "diffusion_steps")
-        one_of("sampler", self.sampler, SAMPLERS)
-        one_of("architecture", self.architecture, ("clean_diffuser", "idql"))
+        """Refuse fewer times than the noise schedule needs."""
+        dql.check_times("diffusion_steps", self.diffusion_steps, self.noise_schedule)
 
-    def recipe(self, acting: Acting = denoising.AS_TRAINED) -> Recipe:
+    def recipe(self, acting: Acting = dql.AS_TRAINED) -> Recipe:
         """As many steps as times, unless acting asks for others."""
-        return denoising.recipe(
-            self, acting, times=self.diffusion_steps, steps=self.diffusion_steps
-        )
+        return dql.sampling_recipe(self, acting, self.diffusion_steps, self.diffusion_steps)
 
 
 class State(NamedTuple):
@@ -115,7 +101,7 @@ class State(NamedTuple):
     value: Learner  # ψ
     critics: Learner  # φ
     critics_target: Critics  # φ′
-    told: Metrics  # what the critics' last update said
+    told: Metrics  # metrics of the critics' last update
     step: Step
 
 
@@ -159,17 +145,17 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
     rate = learning_rate(config.learning_rate, config.critic_schedule, count, config.steps)
     value, _, v_metrics = descend(
         state.value,
-        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        lambda psi: iql.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
         rate,
     )
     critics, _, q_metrics = descend(
         state.critics,
-        lambda phi: values.value_backup_loss(phi, value.params, batch, config.discount),
+        lambda phi: iql.value_backup_loss(phi, value.params, batch, config.discount),
         rate,
     )
-    target = towards(state.critics_target, critics.params, config.critic_target_rate)
-    told = {**v_metrics, **q_metrics}
-    return state._replace(value=value, critics=critics, critics_target=target, told=told)
+    target = polyak(state.critics_target, critics.params, config.critic_target_rate)
+    metrics = {**v_metrics, **q_metrics}
+    return state._replace(value=value, critics=critics, critics_target=target, told=metrics)
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
@@ -183,7 +169,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         learning_rate(config.learning_rate, config.schedule, state.step, config.steps),
         weight_decay=config.weight_decay,
     )
-    target = towards(state.policy_target, policy.params, config.policy_target_rate)
+    target = polyak(state.policy_target, policy.params, config.policy_target_rate)
     new = state._replace(policy=policy, policy_target=target, step=state.step + 1)
     return new, {"bc_loss": loss, **state.told}
 
@@ -192,7 +178,7 @@ def advantage(
     state: State, observations: Float[Array, "b s"], actions: Float[Array, "b a"]
 ) -> Float[Array, " b"]:
     """A(s, a) = min_i Q_φi′(s, a) − V_ψ(s)."""
-    q = values.aggregate(state.critics_target(observations, actions), "min")
+    q = state.critics_target(observations, actions).min(0)
     return q - state.value.params(observations)
 
 
@@ -203,10 +189,10 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """A sample of the EMA or the online behavior; with N candidates, the advantage chooses among N."""
+    """A sample of the EMA or the online behavior; of N candidates, the advantage selects one."""
     policy = state.policy.params if acting.policy == "online" else state.policy_target
-    return values.choose(
-        lambda s, k: denoising.sample(policy, s, k, config, acting),  # without dropout
+    return learning.best_of_n(
+        lambda s, k: dql.sample(policy, s, k, config, acting),  # without dropout
         lambda s, a: advantage(state, s, a),
         observations,
         key,
@@ -214,10 +200,6 @@ def act(
     )
 
 
-REFERENCE = (
-    "Hansen-Estruch, Kostrikov, Janner, Kuba and Levine, IDQL: Implicit Q-Learning as an "
-    "Actor-Critic Method with Diffusion Policies, 2023"
-)
 AGENT = Agent(
     "idql",
     "Implicit diffusion Q-learning",
@@ -226,6 +208,7 @@ AGENT = Agent(
     update,
     act,
     samplers=tuple(SAMPLERS),
-    reference=REFERENCE,
+    reference="Hansen-Estruch, Kostrikov, Janner, Kuba and Levine, IDQL: Implicit Q-Learning as an "
+    "Actor-Critic Method with Diffusion Policies, 2023",
     defaults="CleanDiffuser's for D4RL locomotion",
 )

@@ -1,6 +1,6 @@
 """Implicit Flow Q-Learning (IFQL): IQL's values, a flow that imitates, and the best of N of its actions.
 
-    for each update, every loss at the parameters before it:
+    for each update, every loss uses the parameters before it:
         L_V = E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
         L_Q = Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²                no gradient into ψ
         L_flow = E ‖v_θ(x_t, t; s) − (a − x0)‖²,  x_t = (1 − t) x0 + t a
@@ -8,9 +8,9 @@
         φ′ ← (1 − ρ) φ′ + ρ φ                                             with φ before the step
     act: K Euler steps from each of N noises, clip, and take the action with the largest min_i Q_φi
 
-The values never see an action of the policy, so there is no strength of guidance: N has that part.
+The values never use an action of the policy, so there is no strength of guidance: N takes its place.
 
-Deviations from the reference: none in the update. Logged actions are not pulled in to ±(1 − 1e-5).
+Deviation: logged actions are not clipped to ±(1 − 1e-5).
 """
 
 from typing import NamedTuple
@@ -18,9 +18,8 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, hyperparameters, joint, values
-from bfq.agents.checks import check_common
-from bfq.agents.joint import State
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters, iql
+from bfq.agents.fql import State
 from bfq.flow.forward import drawn_errors
 from bfq.nets.critic import Critics, Value
 from bfq.nets.flow_nets import FlowNet
@@ -30,29 +29,23 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of IFQL."""
 
-    steps: int = (
-        1_000_000  # updates; the same for all methods here, FQL's paper has half of them on D4RL
-    )
-    batch_size: int = 256  # transitions an update
-    expectile: float = 0.9  # κ
-    flow_steps: int = 10  # K, Euler steps of acting
-    discount: float = 0.99  # γ
-    learning_rate: float = 3e-4  # Adam
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    critic_target_rate: float = 0.005  # ρ for φ′
-    width: int = 512  # units of a hidden layer of the policy
-    depth: int = 4  # hidden layers of the policy
-    critic: str = "fql"  # Linear, GELU, LayerNorm
-    critic_width: int = 512  # units of a hidden layer of a critic, and of V
-    critic_depth: int = 4  # hidden layers of a critic, and of V
-
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
+    steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
+    batch_size: fields.Count = 256  # transitions per update
+    expectile: fields.Fraction = 0.9  # κ
+    flow_steps: fields.Count = 10  # K, Euler steps of acting
+    discount: fields.Fraction = 0.99  # γ
+    learning_rate: fields.NonNegative = 3e-4  # Adam
+    schedule: fields.Schedule = "constant"
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    width: fields.Width = 512  # units of a hidden layer of the policy
+    depth: fields.Depth = 4  # hidden layers of the policy
+    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic, and of V
+    critic_depth: fields.Depth = 4  # hidden layers of a critic, and of V
 
 
 class Networks(NamedTuple):
-    """What the one optimizer moves."""
+    """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
     value: Value  # ψ
@@ -66,7 +59,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
     value = Value(value_key, spec.observation_dim, *sizes)
     flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
-    return joint.begin(Networks(critics, value, flow))
+    return fql.joint_state(Networks(critics, value, flow))
 
 
 def total_loss(
@@ -74,17 +67,17 @@ def total_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_V + L_Q + L_flow, three losses that share no parameter."""
     before = state.networks.params.value
-    fitted, _ = values.expectile_value_loss(
+    fitted, _ = iql.expectile_value_loss(
         networks.value, state.critics_target, batch, config.expectile
     )
-    td, told = values.value_backup_loss(networks.critics, before, batch, config.discount)
+    td, metrics = iql.value_backup_loss(networks.critics, before, batch, config.discount)
     bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, key).mean()
-    return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **told}
+    return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **metrics}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """One Adam step on the sum of the losses; the target follows the critics as they were before it."""
-    return joint.improve(state, lambda now: total_loss(now, state, batch, key, config), config)
+    """One Adam step on the sum of the losses; the target follows the critics before it."""
+    return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
@@ -94,14 +87,13 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """Euler steps from temperature · N(0, I); with N candidates, the online critics choose among them."""
+    """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
     networks = state.networks.params
-    return joint.act(
+    return fql.act_by_euler(
         networks.critics, networks.flow, observations, key, acting, config.flow_steps, "min"
     )
 
 
-REFERENCE = "Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline"
 AGENT = Agent(
     "ifql",
     "Implicit Flow Q-Learning",
@@ -111,6 +103,6 @@ AGENT = Agent(
     act,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
-    reference=REFERENCE,
+    reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",
     defaults="the FQL family's code",
 )

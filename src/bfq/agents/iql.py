@@ -4,19 +4,22 @@
     for each update:
         draw (s, a, r, s′) from the data
         u  = min_i Q_φi′(s, a) − V_ψ(s)
-        ψ  ← Adam on E |κ − 1[u < 0]| u²                              no action beyond the data is asked
+        ψ  ← Adam on E |κ − 1[u < 0]| u²                              only logged actions are used
         θ  ← Adam on −E min(exp(β (min_i Q_φi′(s, a) − V_ψ(s))), 100) log π_θ(a | s)
         φ  ← Adam on Σ_i E (Q_φi(s, a) − r − γ · mask · V_ψ(s′))²
         φ′ ← (1 − ρ) φ′ + ρ φ
 
-The defaults are the authors' code on D4RL: policy and critics see ψ after its step, only the policy's rate
-falls as a cosine, μ = tanh(·) with a learned σ. The FQL family's code is another set of switches: `joint` (one
-Adam over the sum of the losses, so each sees the parameters before the update, and φ′ follows the φ before
-the update), `advantage = "online"`, `unit_std`, no `tanh_mean`, `policy` and `critic` "fql".
-Deviations: the data's actions are not clipped to ±(1 − 1e-5), as both codes do.
+The defaults are the authors' code on D4RL: policy and critics use ψ after its step, only the policy's rate
+follows a cosine, μ = tanh(·) with a learned σ. The FQL family's code is another set of hyperparameters:
+`joint` (one Adam over the sum of the losses, so each loss uses the parameters before the update, and φ′
+follows the φ before the update), `advantage = "online"`, `unit_std`, no `tanh_mean`, `policy` and `critic`
+"fql". Deviation: the data's actions are not clipped to ±(1 − 1e-5), as they are in both codes.
+
+IDQL, IFQL, SRPO and FAWAC use the losses of this file.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,62 +31,46 @@ from bfq.agents import (
     Batch,
     Metrics,
     Spec,
+    fields,
     hyperparameters,
     learning,
-    one_of,
     online_network,
-    values,
 )
-from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
 from bfq.nets.critic import Critics, Value
 from bfq.nets.policies import KINDS as POLICY_KINDS
 from bfq.nets.policies import Gaussian
 
-ADVANTAGES = ("target", "online")
+LARGEST_WEIGHT = 100.0
 
 
 @hyperparameters
 class Config:
     """Hyperparameters of IQL."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the policy's cosine schedule
-    batch_size: int = 256  # transitions an update
-    discount: float = 0.99  # γ
-    expectile: float = 0.7  # κ: ½ is the mean over the data's actions, towards 1 their best
-    beta: float = 3.0  # β, how sharply better actions are preferred
-    advantage: str = (
-        "target"  # target | online (FQL family): the critics in the weight of an action
-    )
-    joint: bool = (
-        False  # every loss, and the target, sees the parameters before the update (FQL family)
-    )
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the policy's cosine
+    batch_size: fields.Count = 256  # transitions per update
+    discount: fields.Fraction = 0.99  # γ
+    expectile: fields.Fraction = 0.7  # κ: ½ is the mean over the data's actions, 1 their best
+    beta: fields.NonNegative = 3.0  # β, how strongly better actions are preferred
+    advantage: Literal["target", "online"] = "target"  # critics in the weights; online: FQL family
+    joint: bool = False  # losses and the target use the parameters before the update (FQL family)
 
     # Optimization
-    learning_rate: float = 3e-4  # Adam, for all networks
-    schedule: str = (
-        "cosine"  # of the policy alone: cosine to 0 over `steps` | constant | warmup_cosine
-    )
-    critic_target_rate: float = 0.005  # ρ for φ′
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for all networks
+    schedule: fields.Schedule = "cosine"  # of the policy only: cosine to 0 over `steps`
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
 
     # Networks
-    policy: str = "iql"  # iql (ReLU, orthogonal) | fql (GELU) | relu | rebrac
+    policy: fields.PolicyKind = "iql"  # iql (ReLU, orthogonal) | fql (GELU)
     unit_std: bool = False  # σ = 1 instead of a learned σ for each action dimension
-    tanh_mean: bool = True  # μ = tanh(·); the distribution itself is never squashed
-    dropout: bool = (
-        False  # a tenth of the policy's hidden units left out in training (the authors' on Adroit)
-    )
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 2  # hidden layers of the policy
-    critic: str = "iql"  # of Q and V: iql (ReLU, orthogonal) | fql (GELU and LayerNorm) | …
-    critic_width: int = 256  # units of a hidden layer of Q and V
-    critic_depth: int = 2  # hidden layers of Q and V
-
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("advantage", self.advantage, ADVANTAGES)
-        one_of("policy", self.policy, POLICY_KINDS)
+    tanh_mean: bool = True  # μ = tanh(·); the distribution itself is not squashed
+    dropout: bool = False  # drop a tenth of the policy's hidden units (the authors' on Adroit)
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 2  # hidden layers of the policy
+    critic: fields.CriticKind = "iql"  # of Q and V: iql (ReLU, orthogonal) | fql
+    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
+    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
 
 class State(NamedTuple):
@@ -112,6 +99,44 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     )
 
 
+def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:
+    """E |κ − 1[u < 0]| u²: its minimizer is the κ-expectile, the mean at κ = ½ and the maximum at κ → 1."""
+    weight = jnp.where(difference < 0.0, 1.0 - expectile, expectile)
+    return (weight * jnp.square(difference)).mean()
+
+
+def expectile_value_loss(
+    value: Callable[[Array], Array],
+    targets: Callable[[Array, Array], Array],
+    batch: Batch,
+    expectile: Number,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s)."""
+    q = jax.lax.stop_gradient(targets(batch.observations, batch.actions).min(0))
+    v = value(batch.observations)
+    loss = expectile_loss(q - v, expectile)
+    return loss, {"value_loss": loss, "v": v.mean()}
+
+
+def value_backup_loss(
+    critics: Callable[[Array, Array], Array],
+    value: Callable[[Array], Array],
+    batch: Batch,
+    discount: Number,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
+    next_values = value(batch.next_observations)[None]
+    target = learning.td_target(batch.rewards, batch.masks, next_values, discount, "min")
+    q = critics(batch.observations, batch.actions)
+    loss = learning.critic_loss(q, target)
+    return loss, {"critic_loss": loss, "q": q.mean()}
+
+
+def advantage_weights(advantage: Float[Array, " b"], temperature: Number) -> Float[Array, " b"]:
+    """min(exp(β A), 100), without gradient: the weight of a logged action in imitation."""
+    return jax.lax.stop_gradient(jnp.minimum(jnp.exp(temperature * advantage), LARGEST_WEIGHT))
+
+
 def policy_loss(
     policy: Gaussian,
     critics: Critics,
@@ -121,12 +146,12 @@ def policy_loss(
     config: Config,
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_π(θ) = −E min(exp(β (min_i Q_i(s, a) − V(s))), 100) log π_θ(a | s)."""
-    q = values.aggregate(critics(batch.observations, batch.actions), "min")
+    q = critics(batch.observations, batch.actions).min(0)
     advantage = q - value(batch.observations)
-    weights = values.advantage_weights(advantage, config.beta)
+    weights = advantage_weights(advantage, config.beta)
     log_prob = policy.log_prob(batch.observations, batch.actions, key if config.dropout else None)
-    told = {"bc_loss": -log_prob.mean(), "advantage": advantage.mean(), "weight": weights.mean()}
-    return -(weights * log_prob).mean(), told
+    metrics = {"bc_loss": -log_prob.mean(), "advantage": advantage.mean(), "weight": weights.mean()}
+    return -(weights * log_prob).mean(), metrics
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
@@ -135,21 +160,21 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     falling = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     value, _, v_metrics = descend(
         state.value,
-        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        lambda psi: expectile_value_loss(psi, state.critics_target, batch, config.expectile),
         constant,
     )
-    seen = state.value.params if config.joint else value.params
-    judges = state.critics.params if config.advantage == "online" else state.critics_target
+    current = state.value.params if config.joint else value.params
+    judge = state.critics.params if config.advantage == "online" else state.critics_target
     policy, pi_loss, pi_metrics = descend(
-        state.policy, lambda theta: policy_loss(theta, judges, seen, batch, key, config), falling
+        state.policy, lambda theta: policy_loss(theta, judge, current, batch, key, config), falling
     )
     critics, _, q_metrics = descend(
         state.critics,
-        lambda phi: values.value_backup_loss(phi, seen, batch, config.discount),
+        lambda phi: value_backup_loss(phi, current, batch, config.discount),
         constant,
     )
     followed = state.critics.params if config.joint else critics.params
-    target = towards(state.critics_target, followed, config.critic_target_rate)
+    target = polyak(state.critics_target, followed, config.critic_target_rate)
     new = State(policy, value, critics, target, state.step + 1)
     return new, {"policy_loss": pi_loss, **v_metrics, **pi_metrics, **q_metrics}
 
@@ -165,9 +190,6 @@ def act(
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-REFERENCE = (
-    "Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022"
-)
 AGENT = Agent(
     "iql",
     "Implicit Q-learning",
@@ -178,6 +200,7 @@ AGENT = Agent(
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     network=online_network,
-    reference=REFERENCE,
+    reference="Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, "
+    "ICLR 2022",
     defaults="the authors' code for D4RL locomotion",
 )

@@ -1,4 +1,4 @@
-"""Gradient steps, learning-rate schedules and target networks: shared by all agents, tested once."""
+"""Gradient steps, target networks, TD targets, Q guidance and best-of-N selection, shared by all agents."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -7,16 +7,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.nets.primitives import map_leaves
+from bfq.agents import Acting
+from bfq.nets.critic import Critics
+from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
 Step = Int[Array, ""]
-SCHEDULES = ("cosine", "constant", "warmup_cosine")
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual numbers
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual constants
 
 _adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
 
@@ -29,12 +30,12 @@ class Learner(NamedTuple):
 
 
 def learner(params: Any) -> Learner:
-    """Begins the optimization of `params`."""
+    """Start the optimization of `params`."""
     return Learner(params, _adam.init(params))
 
 
 def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[Array, ""]:
-    """The rate of update `step` (from 0).
+    """The learning rate of update `step`, counted from 0.
 
     - "constant": base;
     - "cosine": base · ½(1 + cos(π step / steps)), 0 at the end;
@@ -49,9 +50,9 @@ def learning_rate(base: Number, schedule: str, step: Step, steps: int) -> Float[
     return base * jnp.where(progress < 0.05, progress / 0.05, falling)
 
 
-def own_or(own: Number, usual: Number) -> Float[Array, ""]:
-    """A rate of its own where one is given, else the usual one: 0 stands for none."""
-    return jnp.where(jnp.asarray(own) > 0.0, own, usual)
+def or_default(value: Number, default: Number) -> Float[Array, ""]:
+    """The value, or the default where the value is 0."""
+    return jnp.where(jnp.asarray(value) > 0.0, value, default)
 
 
 def descend(
@@ -63,14 +64,14 @@ def descend(
 ) -> tuple[Learner, Float[Array, ""], T]:
     """One Adam step on `loss(params) -> (value, extra)`.
 
-    `clip_norm` > 0 bounds the gradient's norm; `weight_decay` shrinks the parameters apart from it (AdamW).
+    `clip_norm` > 0 bounds the norm of the gradient; `weight_decay` is AdamW's.
     """
     gradient, value, extra = _gradient(loss, state.params, clip_norm)
     new, _ = _adam_step(state, gradient, rate, weight_decay)
     return new, value, extra
 
 
-def descend_and_follow(
+def descend_with_target(
     state: Learner,
     target: Any,
     loss: Callable[[Any], tuple[Array, T]],
@@ -79,7 +80,7 @@ def descend_and_follow(
     clip_norm: float = 0.0,
     weight_decay: float = 0.0,
 ) -> tuple[Learner, Any, Float[Array, ""], T]:
-    """One Adam step, and the target moved towards the new parameters in the same pass over the memory."""
+    """One Adam step and a Polyak step of the target, in one pass over memory."""
     gradient, value, extra = _gradient(loss, state.params, clip_norm)
     new, (moved,) = _adam_step(state, gradient, rate, weight_decay, (target, target_rate))
     return new, moved, value, extra
@@ -89,13 +90,19 @@ def _gradient(
     loss: Callable[[Any], tuple[Array, T]], params: Any, clip_norm: float
 ) -> tuple[Any, Float[Array, ""], T]:
     (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(params)
-    return _bounded(gradient, clip_norm) if clip_norm else gradient, value, extra
+    return _clipped(gradient, clip_norm) if clip_norm else gradient, value, extra
+
+
+def _clipped(gradient: T, largest: float) -> T:
+    norm = optax.tree.norm(gradient)
+    factor = jnp.where(norm > largest, largest / jnp.maximum(norm, 1e-12), 1.0)
+    return jax.tree.map(lambda g: factor * g, gradient)
 
 
 def _adam_step(
     state: Learner, gradient: Any, rate: Number, weight_decay: float, *followers: tuple[Any, Number]
 ) -> tuple[Learner, list[Any]]:
-    """Adam as optax has it, written out so that every array is read and written once."""
+    """Optax's Adam, written out so that every array is read and written once."""
     count = optax.safe_increment(state.moments.count)
     scalars = (rate, 1.0 - BETA_1**count, 1.0 - BETA_2**count, *(rho for _, rho in followers))
     old = (state.params, state.moments.mu, state.moments.nu, *(target for target, _ in followers))
@@ -115,26 +122,19 @@ def _adam_step(
     return Learner(params, optax.ScaleByAdamState(count, mu, nu)), moved
 
 
-def _bounded(gradient: T, most: float) -> T:
-    """The gradient, shortened to a norm of `most` where it is longer."""
-    norm = optax.tree.norm(gradient)
-    factor = jnp.where(norm > most, most / jnp.maximum(norm, 1e-12), 1.0)
-    return jax.tree.map(lambda g: factor * g, gradient)
+def polyak(target: T, online: T, rate: Number) -> T:
+    """target ← (1 − rate) · target + rate · online."""
 
-
-def towards(target: T, online: T, rate: Number) -> T:
-    """Polyak averaging: target ← (1 − rate) · target + rate · online."""
-
-    def closer(rho: Array, b: Array, a: Array) -> tuple[Array]:
+    def mix(rho: Array, b: Array, a: Array) -> tuple[Array]:
         return ((1.0 - rho) * a + rho * b,)
 
-    return map_leaves(closer, (rate,), online, target, changed=1, unmoved_at_zero=[0])[0]
+    return map_leaves(mix, (rate,), online, target, changed=1, unmoved_at_zero=[0])[0]
 
 
 def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:
-    """`do(state)` at each update whose number divides by the interval, else the state as it is.
+    """`do(state)` if `interval` divides the number of the update, else the unchanged state.
 
-    The number of the update is one for all members of a population, so what is not due is not computed.
+    All members of a population share the number of the update, so nothing is computed when it is not due.
     """
     if interval == 1:
         return do(state)
@@ -142,5 +142,125 @@ def every(step: Step, interval: int, do: Callable[[T], T], state: T) -> T:
 
 
 def due(step: Step, every: int, start: int = 0) -> Float[Array, ""]:
-    """1 when something done every so many updates from `start` on is due at update `step`, else 0."""
+    """1 at every `every`-th update from `start` on, else 0."""
     return ((step % every == 0) & (step >= start)).astype(jnp.float32)
+
+
+def aggregate(values: Float[Array, "q *b"], how: str) -> Float[Array, "*b"]:
+    """The min (clipped double Q) or the mean over the critics."""
+    return values.min(0) if how == "min" else values.mean(0)
+
+
+def td_target(
+    rewards: Float[Array, " b"],
+    masks: Float[Array, " b"],
+    next_values: Float[Array, "q *b"],
+    discount: Number,
+    how: str,
+) -> Float[Array, " b"]:
+    """y = r + γ · mask · Q′(s′, a′)."""
+    return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
+
+
+def backup_values(
+    critics: Callable[[Array, Array], Array],
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    next_observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    samples: int = 1,
+    best: str = "each",
+) -> Float[Array, "q b"]:
+    """Q_i′(s′, a′), for samples > 1 with the best of several a′.
+
+    "each": every critic takes its own maximum (max-Q backup); "together": the a′ with the largest mean over
+    critics (MeanFlowQL's best-of-N target).
+    """
+    repeated = jnp.repeat(next_observations, samples, axis=0)
+    values = critics(repeated, sample(repeated, key))
+    values = values.reshape(values.shape[0], -1, samples)
+    if best == "each":
+        return values.max(-1)
+    preferred = values.mean(0).argmax(-1)[None, :, None]
+    return jnp.take_along_axis(values, preferred, axis=-1)[..., 0]
+
+
+def critic_loss(
+    values: Float[Array, "q b"], target: Float[Array, " b"], averaged: bool = False
+) -> Float[Array, ""]:
+    """Σ_i E (Q_i(s, a) − y)², or the mean over critics (FQL family)."""
+    errors = jnp.square(values - target).mean(1)
+    return errors.mean() if averaged else errors.sum()
+
+
+def normalize_by_magnitude(values: Float[Array, " b"]) -> Float[Array, ""]:
+    """E Q / sg E|Q|."""
+    return values.mean() / (jax.lax.stop_gradient(jnp.abs(values).mean()) + 1e-6)
+
+
+def guidance_from(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
+    """E Q / sg E|Q|, which does not change when all critics are scaled by the same number.
+
+    - "random": Q_k divided by the other critic's |Q_j|, k drawn at each update (DQL, CleanDiffuser);
+    - "mean" over the critics (FQL family), "min" (ReBRAC), "first", Q_1 (TD3-BC), each divided by its own
+      magnitude;
+    - "unnormalized": the mean over the critics, not divided (FQL on OGBench).
+    """
+    if how == "unnormalized":
+        return aggregate(values, "mean").mean()
+    if how != "random":
+        return normalize_by_magnitude(values[0] if how == "first" else aggregate(values, how))
+    means, sizes = values.mean(1), jax.lax.stop_gradient(jnp.abs(values).mean(1)) + 1e-6
+    first = jax.random.bernoulli(key)
+    return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])
+
+
+def guidance(
+    critics: Critics,
+    observations: Float[Array, "b s"],
+    actions: Float[Array, "b a"],
+    key: PRNGKeyArray,
+    how: str,
+) -> tuple[Float[Array, ""], Float[Array, "2 b"]]:
+    """`guidance_from` the critics' values, and these values; "random" may exchange the two critics.
+
+    With "random" only Q_k has a gradient. On a CPU the two critics are called one after the other, so that
+    the gradient of Q_j is not computed; on a GPU one call is faster.
+    """
+    if how != "random" or use_kernels():
+        q = critics(observations, actions)
+        return guidance_from(q, key, how), q
+    first = jax.random.bernoulli(key)
+
+    def one(is_first: Array) -> Array:
+        # A select, not an index: for several members an index would be a gather.
+        chosen: Critics = jax.tree.map(
+            lambda leaf: jnp.where(is_first, leaf[:1], leaf[1:]), critics
+        )
+        return chosen(observations, actions)
+
+    q_k, q_j = one(first), jax.lax.stop_gradient(one(~first))
+    return q_k.mean() / (jnp.abs(q_j).mean() + 1e-6), jnp.concatenate([q_k, q_j])
+
+
+def best_of_n(
+    sample: Callable[[Array, PRNGKeyArray], Array],
+    values: Callable[[Array, Array], Array],
+    observations: Float[Array, "b s"],
+    key: PRNGKeyArray,
+    acting: Acting,
+) -> Float[Array, "b a"]:
+    """Draw N candidates per state; take the best one, or draw one from softmax(w · Q)."""
+    sample_key, choice_key = jax.random.split(key)
+    n = acting.candidates
+    if n == 1:
+        return sample(observations, sample_key)
+    repeated = jnp.repeat(observations, n, axis=0)
+    actions = sample(repeated, sample_key)
+    q = values(repeated, actions).reshape(-1, n)
+    if acting.selection == "softmax":
+        index = jax.random.categorical(choice_key, acting.softmax_weight * q, axis=-1)
+    else:
+        index = q.argmax(-1)
+    return jnp.take_along_axis(
+        actions.reshape(-1, n, actions.shape[-1]), index[:, None, None], axis=1
+    )[:, 0]

@@ -1,4 +1,4 @@
-"""One-step flow Q-learning (OFQL), the sister method that learns its one-step policy by MeanFlow.
+"""One-step flow Q-learning (OFQL): like BFQ, with a one-step policy learned by MeanFlow.
 
     initialize the policy's average velocity u_θ, critics Q_φ1, Q_φ2, and copies θ′, φ′
     for each update:
@@ -16,14 +16,16 @@
         # targets
         θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ            each with its own rate and interval
 
-There is no public code. Beside its paper, and as in BFQ on D4RL so that the two differ in L_BC alone there:
+There is no public code. Differences from the paper, which leave L_BC as the only difference from BFQ on D4RL:
 an MLP refines each time's sinusoids (64 of them, the paper's size); critics have CleanDiffuser's layer norms
 ("plain" is the paper's); 1,000,000 updates (the paper: 2,000,000 on locomotion); rewards scaled as in
 CleanDiffuser (the paper: raw, and 4(r − ½) on AntMaze); a cosine schedule, which the paper does not mention.
-Losses are means over action dimensions. Unlike BFQ's, times reach their sinusoids as they are: ∂_t u_θ grows
-with a factor on t, and on the checkerboard MeanFlow learns with 1 to 30, does worse with 100 and diverges
-with 1000.
+Losses are means over action dimensions. Unlike BFQ's, times are not scaled before their sinusoids: ∂_t u_θ
+grows with a factor on t, and on the checkerboard MeanFlow learns with 1 to 30, does worse with 100 and
+diverges with 1000.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,73 +35,65 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     Spec,
     actor_critic,
-    fractions,
+    fields,
     hyperparameters,
-    one_of,
-    values,
+    learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.agents.checks import check_common, check_velocity
 from bfq.flow.maps import one_step
-from bfq.flow.meanflow import DISTRIBUTIONS, meanflow_loss
+from bfq.flow.meanflow import meanflow_loss
 from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
 @hyperparameters
 class Config:
-    """Hyperparameters of OFQL; floats may differ from member to member of a population."""
+    """Hyperparameters of OFQL."""
 
-    steps: int = 1_000_000  # updates, and the horizon of the cosine schedule; as many as BFQ
-    batch_size: int = 256  # transitions an update
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    batch_size: fields.Count = 256  # transitions per update
 
     # Behavior: L_FBC
-    flow_ratio: float = 0.5  # λ, share of the samples with r = t
-    time_rule: str = "logit_normal"  # logit_normal: sigmoid of N(−0.4, 1) | uniform
-    adaptive_power: float = 0.0  # p of MeanFlow's weight (error² + c)^(−p); the paper mentions none
+    flow_ratio: fields.Fraction = 0.5  # λ, share of the samples with r = t
+    time_rule: Literal["logit_normal", "uniform"] = "logit_normal"  # sigmoid of N(−0.4, 1)
+    adaptive_power: fields.NonNegative = 0.0  # p of MeanFlow's weight (error² + c)^(−p)
 
     # Value
-    eta: float = 1.0  # η, the strength of value guidance
-    guidance: str = (
-        "random"  # random (Q_k over |Q_j|, as DQL's code) | mean | unnormalized (FQL family)
-    )
-    discount: float = 0.99  # γ
-    aggregation: str = "min"  # min (clipped double Q) | mean, in the TD target and among candidates
-    backup_samples: int = 1  # 10: max-Q backup (AntMaze)
-    backup_best: str = "each"  # each critic's own maximum | together: the critics' mean picks
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|, as DQL's code
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
     # Optimization
-    learning_rate: float = 3e-4  # Adam, for policy and critics
-    schedule: str = "cosine"  # cosine to 0 over `steps` | constant | warmup_cosine
-    clip_norm: Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
+    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
-    critic_target_rate: float = 0.005  # ρ for φ′
-    critic_target_every: int = 1  # updates between two moves of φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    policy_target_every: int = 5  # updates between two moves of θ′
-    policy_target_start: int = 1000  # first update at which θ′ moves
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    architecture: str = "embedded"  # embedded | residual | raw_time, as BFQ's
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy (residual: blocks)
-    time_scale: int = 1  # factor on t and r before their sinusoidal embedding; BFQ has 10
-    critic: str = "clean_diffuser"  # clean_diffuser | plain | fql
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
+    architecture: fields.Architecture = "embedded"  # as BFQ's
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
+    time_scale: fields.Count = 1  # factor on t and r before their sinusoids; BFQ has 10
+    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        check_velocity(self)
-        fractions(self, "flow_ratio")
-        one_of("time_rule", self.time_rule, DISTRIBUTIONS)
+        """Refuse a network without pairs of sines and cosines."""
+        fields.check_even_width(self)
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
@@ -107,7 +101,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     policy_key, critic_key = jax.random.split(key)
     make = ARCHITECTURES[config.architecture]
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
-    return actor_critic.begin(policy, critic_key, spec, config)
+    return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
 def sample(
@@ -125,8 +119,8 @@ def critic_loss(
     critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    return actor_critic.fit(
-        critics, batch, actor_critic.td_target(state, batch, key, config, sample)
+    return actor_critic.fit_critics(
+        critics, batch, actor_critic.backup_target(state, batch, key, config, sample)
     )
 
 
@@ -145,13 +139,13 @@ def policy_loss(
         config.adaptive_power,
     )
     actions = sample(policy, batch.observations, action_key)
-    guidance, q = values.guided(critics, batch.observations, actions, critic_key, config.guidance)
-    return bc_loss - config.eta * guidance, {"bc_loss": bc_loss, "q_policy": q.mean()}
+    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.improve(state, batch, key, config, critic_loss, policy_loss)
+    return actor_critic.update_networks(state, batch, key, config, critic_loss, policy_loss)
 
 
 def act(
@@ -161,15 +155,14 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """One network call an action; with N candidates, the target critics choose among N of them."""
+    """One network call per action; of N candidates, the target critics select one."""
 
     def at_temperature(policy: VelocityNet, s: Array, k: PRNGKeyArray) -> Array:
         return sample(policy, s, k, acting.temperature)
 
-    return actor_critic.act(state, observations, key, config, acting, at_temperature)
+    return actor_critic.select(state, observations, key, config, acting, at_temperature)
 
 
-REFERENCE = "Nguyen and Yoo, One-Step Flow Q-Learning, 2026"
 AGENT = Agent(
     "ofql",
     "One-step flow Q-learning",
@@ -178,6 +171,6 @@ AGENT = Agent(
     update,
     act,
     network=actor_critic.acting_network,
-    reference=REFERENCE,
+    reference="Nguyen and Yoo, One-Step Flow Q-Learning, 2026",
     defaults="the paper's text, and BFQ's where it is silent",
 )

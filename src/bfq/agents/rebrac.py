@@ -10,15 +10,15 @@
             θ  ← Adam on α₁ E ‖π_θ(s) − a‖² − E Q / sg E|Q|,  Q = min_i Q_φi(s, π_θ(s))
             θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ
 
-As in the authors' code, the first update already moves the policy, which sees the critics after their step;
-φ′ follows the new φ, but θ′ the θ before its step. `joint` is the FQL family's code instead: one Adam over
-the sum of the losses, so the policy sees the critics before their step, both targets follow the parameters
-before the update, the critics' losses are averaged, the first policy step is that of the second update, and
-an update without one still moves θ by Adam's momentum, with a gradient of zero.
-Deviations: where the episode ends before a′ the α₂ penalty is left out. The references take whatever row
-comes next; in D4RL's files that is a true a′ before a time-out (0.1 % of HalfCheetah's rows), since the row
+As in the authors' code, the first update already moves the policy, which uses the critics after their step;
+φ′ follows the new φ, but θ′ follows θ before its step. `joint` selects the FQL family's code instead: one
+Adam over the sum of the losses, so the policy uses the critics before their step, both targets follow the
+parameters before the update, the critics' losses are averaged, the first policy step is in the second update,
+and an update without one still moves θ by Adam's momentum, with a gradient of zero.
+Deviations: the α₂ penalty is left out where the episode ends before a′. The references use the next row
+instead; in D4RL's files that is a true a′ before a time-out (0.1 % of HalfCheetah's rows), because the row
 that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions are not clipped to
-±(1 − 1e-5), as the FQL family does.
+±(1 − 1e-5), as they are in the FQL family.
 """
 
 import jax.numpy as jnp
@@ -28,17 +28,16 @@ from bfq.agents import (
     Agent,
     Batch,
     Metrics,
-    deterministic,
+    fields,
     hyperparameters,
-    one_of,
+    learning,
     online_network,
-    values,
+    td3_bc,
 )
-from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, descend, every, learning_rate, own_or, towards
+from bfq.agents.learning import Learner, descend, learning_rate, polyak
+from bfq.agents.td3_bc import State
 from bfq.errors import BadInput
 from bfq.nets.critic import Critics
-from bfq.nets.policies import KINDS as POLICY_KINDS
 from bfq.nets.policies import Deterministic
 
 
@@ -46,39 +45,30 @@ from bfq.nets.policies import Deterministic
 class Config:
     """Hyperparameters of ReBRAC."""
 
-    steps: int = 1_000_000  # updates of the critics
-    batch_size: int = 1024  # transitions an update
-    discount: float = 0.99  # γ
-    policy_penalty: float = (
-        1.0  # α₁, on the policy's distance from the data's action; each task has its own
-    )
-    critic_penalty: float = 1.0  # α₂, on its distance from the data's next action
-    target_noise: float = 0.2  # standard deviation of the noise on ã
-    target_noise_bound: float = 0.5  # bound on that noise
-    policy_every: int = 2  # updates between two steps of the policy and of both targets
-    joint: bool = (
-        False  # every loss, and both targets, see the parameters before the update (FQL family)
-    )
+    steps: fields.Count = 1_000_000  # updates of the critics
+    batch_size: fields.Count = 1024  # transitions per update
+    discount: fields.Fraction = 0.99  # γ
+    policy_penalty: fields.NonNegative = 1.0  # α₁, on ‖π_θ(s) − a‖²; each task has its own
+    critic_penalty: fields.NonNegative = 1.0  # α₂, on the distance from the data's next action
+    target_noise: fields.NonNegative = 0.2  # standard deviation of the noise on ã
+    target_noise_bound: fields.NonNegative = 0.5  # bound on that noise
+    policy_every: fields.Count = 2  # updates between two steps of the policy and of both targets
+    joint: bool = False  # losses and targets use the parameters before the update (FQL family)
 
     # Optimization
-    learning_rate: float = 1e-3  # Adam, for the policy
-    critic_learning_rate: float = 0.0  # for the critics; 0: as the policy's
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    critic_target_rate: float = 0.005  # ρ for φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
+    learning_rate: fields.NonNegative = 1e-3  # Adam, for the policy
+    critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
+    schedule: fields.Schedule = "constant"
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 
     # Networks
-    policy: str = "rebrac"  # rebrac (ReLU, last layer near zero) | fql (GELU) | relu | iql
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 3  # hidden layers of the policy
-    critic: str = "rebrac"  # rebrac (ReLU and LayerNorm) | fql (GELU and LayerNorm) | …
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 3  # hidden layers of a critic
-
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("policy", self.policy, POLICY_KINDS)
+    policy: fields.PolicyKind = "rebrac"  # rebrac (ReLU, last layer near zero) | fql (GELU)
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy
+    critic: fields.CriticKind = "rebrac"  # rebrac (ReLU and LayerNorm) | fql (GELU and LayerNorm)
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
 
 def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array, " b"]:
@@ -91,17 +81,17 @@ def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array,
 
 
 def critic_loss(
-    critics: Critics, state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ (min_j Q_φj′(s′, ã) − α₂ ‖ã − a′‖²))²."""
-    following = deterministic.smoothed_target(state, batch, key, config)
+    following = td3_bc.smoothed_target(state, batch, key, config)
     penalty = target_penalty(following, batch)
     next_values = (
         state.critics_target(batch.next_observations, following) - config.critic_penalty * penalty
     )
-    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    target = learning.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
     q = critics(batch.observations, batch.actions)
-    loss = values.critic_loss(q, target, averaged=config.joint)
+    loss = learning.critic_loss(q, target, averaged=config.joint)
     return loss, {"q": q.mean(), "target_penalty": penalty.mean()}
 
 
@@ -112,60 +102,55 @@ def policy_loss(
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
     bc_loss = jnp.square(actions - batch.actions).sum(-1).mean()
-    loss = config.policy_penalty * bc_loss - values.in_its_size(q.min(0))
+    loss = config.policy_penalty * bc_loss - learning.normalize_by_magnitude(q.min(0))
     return loss, {"bc_loss": bc_loss, "q_policy": q.min(0).mean()}
 
 
 def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
-    """An Adam step on no loss at all: the moments fade and still move θ."""
+    """An Adam step with a gradient of zero: the moments decay and still move θ."""
     return descend(policy, lambda theta: (jnp.zeros(()), None), rate)[0]
 
 
-def update(
-    state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[deterministic.State, Metrics]:
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    base = own_or(config.critic_learning_rate, config.learning_rate)
+    base = learning.or_default(config.critic_learning_rate, config.learning_rate)
     critic_rate = learning_rate(base, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
         state.critics, lambda phi: critic_loss(phi, state, batch, key, config), critic_rate
     )
-    seen = state.critics.params if config.joint else critics.params
+    judge = state.critics.params if config.joint else critics.params
     idle = state._replace(critics=critics)
 
-    def improve(at: deterministic.State) -> deterministic.State:
+    def update_policy(now: State) -> State:
         policy, loss, metrics = descend(
-            state.policy, lambda theta: policy_loss(theta, seen, batch, config), rate
+            state.policy, lambda theta: policy_loss(theta, judge, batch, config), rate
         )
-        return at._replace(
+        return now._replace(
             policy=policy,
-            policy_target=towards(at.policy_target, state.policy.params, config.policy_target_rate),
-            critics_target=towards(at.critics_target, seen, config.critic_target_rate),
+            policy_target=polyak(now.policy_target, state.policy.params, config.policy_target_rate),
+            critics_target=polyak(now.critics_target, judge, config.critic_target_rate),
             told={"policy_loss": loss, **metrics},
         )
 
     if config.joint:
         idle = idle._replace(policy=coast(state.policy, rate))
-    new = every(state.step + config.joint, config.policy_every, improve, idle)
+    new = learning.every(state.step + config.joint, config.policy_every, update_policy, idle)
     return new._replace(step=state.step + 1), {"critic_loss": q_loss, **q_metrics, **new.told}
 
 
-REFERENCE = (
-    "Tarasov, Kurenkov, Nikulin and Kolesnikov, Revisiting the Minimalist Approach to Offline "
-    "Reinforcement Learning, NeurIPS 2023"
-)
 AGENT = Agent(
     "rebrac",
     "Revisited BRAC",
     Config,
-    deterministic.begin,
+    td3_bc.init,
     update,
-    deterministic.act,
+    td3_bc.act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     needs=("next_actions",),
     network=online_network,
-    reference=REFERENCE,
+    reference="Tarasov, Kurenkov, Nikulin and Kolesnikov, Revisiting the Minimalist Approach to Offline "
+    "Reinforcement Learning, NeurIPS 2023",
     defaults="the authors' code for D4RL locomotion",
 )

@@ -15,8 +15,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from bfq.agents import LARGEST, LARGEST_FLOAT, Acting, Agent, Fixed
+from bfq.agents import Acting, Agent, field_types
 from bfq.errors import BadInput, unknown
+from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
 _registered: dict[str, Agent] = {}
@@ -121,52 +122,21 @@ def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
         raise unknown(f"sampler of {agent.name}", acting.sampler, ["trained", *agent.samplers])
 
 
-LARGEST_NETWORK = {"width": 2**16, "depth": 2**8}  # by the last word of a name
-
-
 def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
-    """The agent's Config with some values replaced, each checked for its name and type, then all together."""
+    """The agent's Config with some values replaced; ranges, choices and rules between fields are checked."""
     config = dataclasses.replace(agent.config(), **typed(agent, values))
-    config.check()
+    if hasattr(config, "check"):
+        config.check()
     return config
 
 
 def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as the types of the agent's hyperparameters; what they are together is not looked at."""
-    fields = {f.name: f for f in dataclasses.fields(agent.config())}
-    strange = [name for name in values if name not in fields]
+    """Each value as the type of its hyperparameter; rules between fields are not checked."""
+    types = field_types(agent.config())
+    strange = [name for name in values if name not in types]
     if strange:
-        raise unknown(f"hyperparameter of {agent.name}", strange[0], fields)
+        raise unknown(f"hyperparameter of {agent.name}", strange[0], types)
     return {
-        name: _typed(agent.name, name, value, fields[name].type) for name, value in values.items()
+        name: check_value(f"{agent.name}'s {name}", value, types[name])
+        for name, value in values.items()
     }
-
-
-def _typed(agent: str, name: str, value: Any, kind: Any) -> Any:
-    """The value as the field's type, or a sentence saying why not.
-
-    No hyperparameter is negative; counts and sizes begin at 1, except those that say when something starts.
-    """
-    if kind in (int, float, Fixed):
-        return _number(agent, name, value, int if kind is int else float)
-    if not isinstance(value, kind):
-        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
-    return value
-
-
-def _number(agent: str, name: str, value: Any, kind: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
-    least = 1 if kind is int and not name.endswith("_start") else 0
-    most = LARGEST_NETWORK.get(name.rpartition("_")[2], LARGEST) if kind is int else LARGEST_FLOAT
-    if not least <= value <= most:
-        raise BadInput(
-            f"{agent}'s {name} must be finite and from {least} to {most:,}, not {value}."
-        )
-    if kind(value) != value:
-        raise BadInput(f"{agent}'s {name} must be {_words(kind)}, not {value!r}.")
-    return kind(value)
-
-
-def _words(kind: Any) -> str:
-    return {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}[kind]

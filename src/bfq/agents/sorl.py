@@ -3,25 +3,25 @@
     for each update, with k = log2 M the index of a step of length 1/M:
         # policy evaluation
         M drawn from {1, 2, 4, 8};  a′ = clip(M Euler steps of s_θ(·, ·, k; s′) from z′)
-        y = r + γ · mask · Q̄_φ′(s′, a′, M)                     the critics are told M, one in y and in Q_φ
+        y = r + γ · mask · Q̄_φ′(s′, a′, M)                     M is an input of the critics
         (φ, θ) ← Adam on mean_i E (Q_φi(s, a, M) − y)²          θ has gradient 0, and still has momentum
         # policy improvement, with φ as it was before the update
         L_flow = E ‖s_θ(x_t, t, 3; s) − (a − (1 − ϵ) x0)‖²      t on a grid of eighths
         L_cons = E ‖s_θ(x_t, t, k; s) − sg ½(v₁ + v₂)‖²         k ∈ {2, 1, 0}, two half steps of s_θ′
-        M drawn anew;  a^π = clip(M Euler steps of s_θ from z)  backpropagation through M steps
+        M drawn again;  a^π = clip(M Euler steps of s_θ from z)  backpropagation through M steps
         (φ, θ) ← Adam on 10 L_flow + 10 L_cons − c E Q̄_φ(s, a^π, M) / sg E|Q̄_φ|
         # targets
         φ′, θ′ ← (1 − ρ) φ′ + ρ φ, (1 − ρ) θ′ + ρ θ             with φ and θ before the update
 
-Two calls of one Adam on the joint parameters, each with the joint gradient's norm bounded by 1, are the
-reference's: what one call does not concern has gradient 0 there, decays its moments and follows them, so that
-the momentum of each network acts twice an update. Its critics inside the actor's loss, and both targets, lag.
+As in the reference, one Adam on the joint parameters takes two steps per update, each with the joint
+gradient's norm bounded by 1. The network that a step does not concern has gradient 0 in it, and its moments
+decay and still move it, so the momentum of each network acts twice per update. The critics inside the actor's
+loss, and both targets, lag.
 
-Deviations from the reference: its critic loss differentiates through a′ into the policy; here y carries no
-gradient, as its paper has it. M comes from the update's number rather than from the member's key, so that all
-members of a population (and all seeds) share it: then only the M steps that are drawn are computed. It is
-uniform and independent all the same. 1e-6 is added to E|Q̄|. Logged actions are not pulled in to ±(1 − 1e-5),
-and none are held out.
+Deviations: the reference's critic loss differentiates through a′ into the policy; here y has no gradient, as
+in its paper. M comes from the number of the update instead of the member's key, so all members of a
+population share it and only M steps are computed; it is uniform and independent either way. 1e-6 is added to
+E|Q̄|. Logged actions are not clipped to ±(1 − 1e-5), and there is no validation set.
 
 The reference acts with the online policy (`policy = "online"`), in 8 steps (SORL-8) or in 1 (SORL-1), and the
 online critics compare candidates. The public code has no locomotion settings: they are the same code's with
@@ -36,9 +36,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Fixed, Metrics, Spec, hyperparameters, learning, values
-from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters, learning
+from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.shortcut import jump, levels, shortcut_losses
 from bfq.nets.critic import Critics
@@ -49,30 +48,27 @@ from bfq.nets.flow_nets import FlowNet
 class Config:
     """Hyperparameters of SORL."""
 
-    steps: int = 1_000_000  # updates; the same for all methods here
-    batch_size: int = 256  # transitions an update
-    eta: float = 100.0  # c, the strength of value guidance
-    bc_weight: float = 10.0  # weight of L_flow
-    consistency_weight: float = 10.0  # weight of L_cons
-    flow_steps: int = 8  # the most steps of the policy, a power of two
-    discount: float = 0.99  # γ
-    aggregation: str = (
-        "mean"  # mean | min (clipped double Q), in the TD target and among candidates
-    )
-    learning_rate: float = 1e-4  # Adam
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    clip_norm: Fixed = 1.0  # bound on the joint gradient's norm, in each of the two calls; 0: none
-    critic_target_rate: float = 0.005  # ρ for φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
-    width: int = 512  # units of a hidden layer of the policy
-    depth: int = 4  # hidden layers of the policy
-    critic: str = "fql"  # Linear, GELU, LayerNorm
-    critic_width: int = 512  # units of a hidden layer of a critic
-    critic_depth: int = 4  # hidden layers of a critic
+    steps: fields.Count = 1_000_000  # gradient updates
+    batch_size: fields.Count = 256  # transitions per update
+    eta: fields.NonNegative = 100.0  # c, the strength of value guidance
+    bc_weight: fields.NonNegative = 10.0  # weight of L_flow
+    consistency_weight: fields.NonNegative = 10.0  # weight of L_cons
+    flow_steps: fields.Count = 8  # the most steps of the policy, a power of two
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
+    learning_rate: fields.NonNegative = 1e-4  # Adam
+    schedule: fields.Schedule = "constant"
+    clip_norm: fields.Fixed = 1.0  # bound on the joint gradient's norm in each step; 0: none
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    width: fields.Width = 512  # units of a hidden layer of the policy
+    depth: fields.Depth = 4  # hidden layers of the policy
+    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 4  # hidden layers of a critic
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
+        """Refuse a number of steps that is not a power of two."""
         if self.flow_steps < 2 or self.flow_steps.bit_count() != 1:
             raise BadInput(f"flow_steps must be a power of two from 2 on, not {self.flow_steps}.")
 
@@ -94,7 +90,7 @@ class State(NamedTuple):
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them; the critics' actions are one number longer, by M."""
+    """Random networks, targets equal to them; M is one more input of the critics."""
     critic_key, policy_key = jax.random.split(key)
     sizes = (config.critic, config.critic_width, config.critic_depth)
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim + 1, *sizes)
@@ -103,8 +99,10 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return State(learning.learner(Networks(critics, policy)), critics, policy, zero)
 
 
-def told(critics: Critics, count: Float[Array, ""] | float) -> Callable[[Array, Array], Array]:
-    """Q_φ(·, ·, M): the critics with the number of steps behind the action."""
+def with_steps(
+    critics: Critics, count: Float[Array, ""] | float
+) -> Callable[[Array, Array], Array]:
+    """Q_φ(·, ·, M): the critics with the number of steps appended to the action."""
 
     def q(observations: Array, actions: Array) -> Array:
         m = jnp.full((*actions.shape[:-1], 1), count, actions.dtype)
@@ -128,13 +126,13 @@ def sample(
 def sample_drawn(
     policy: FlowNet, observations: Float[Array, "b s"], key: PRNGKeyArray, k: Step, config: Config
 ) -> Float[Array, "b a"]:
-    """The same with M = 2^k; k is one for all members of a population, so only its steps are computed."""
+    """`sample` with M = 2^k; all members of a population share k, so only M steps are computed."""
     branches = [partial(sample, count=2**index) for index in range(levels(config.flow_steps) + 1)]
     return jax.lax.switch(k, branches, policy, observations, key)
 
 
 def drawn_indices(step: Step, config: Config) -> Int[Array, "2"]:
-    """k = log2 M of the critics' and of the policy's loss, uniform, from the number of the update alone."""
+    """k = log2 M of the critics' and of the policy's loss, uniform, from the number of the update only."""
     key = jax.random.fold_in(jax.random.key(0), step)
     return jax.random.randint(key, (2,), 0, levels(config.flow_steps) + 1)
 
@@ -144,9 +142,9 @@ def critic_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q = mean_i E (Q_φi(s, a, M) − r − γ Q̄_φ′(s′, a′, M))², a′ by M steps of the policy itself."""
     m = jnp.exp2(k.astype(jnp.float32))
-    return values.td_loss(
-        told(critics, m),
-        told(state.critics_target, m),
+    return fql.td_loss(
+        with_steps(critics, m),
+        with_steps(state.critics_target, m),
         lambda s, key: sample_drawn(state.networks.params.policy, s, key, k, config),
         batch,
         key,
@@ -164,11 +162,11 @@ def policy_loss(
         policy, state.policy_target, batch.actions, batch.observations, flow_key, config.flow_steps
     )
     actions = sample_drawn(policy, batch.observations, action_key, k, config)
-    q = told(state.networks.params.critics, jnp.exp2(k.astype(jnp.float32)))(
+    q = with_steps(state.networks.params.critics, jnp.exp2(k.astype(jnp.float32)))(
         batch.observations, actions
     )
     imitation = config.bc_weight * bc_loss + config.consistency_weight * consistency
-    loss = imitation - config.eta * values.improvement(q, normalized=True)
+    loss = imitation - config.eta * fql.mean_value(q, normalized=True)
     metrics = {
         "policy_loss": loss,
         "bc_loss": bc_loss,
@@ -179,7 +177,7 @@ def policy_loss(
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """Two calls of the one Adam, for the critics and then for the policy, and the targets."""
+    """Two steps of the one Adam, for the critics and then for the policy, then the targets."""
     critic_key, policy_key = jax.random.split(key)
     k_critic, k_policy = drawn_indices(state.step, config)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
@@ -196,8 +194,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         config.clip_norm,
     )
     before = state.networks.params
-    critics_target = towards(state.critics_target, before.critics, config.critic_target_rate)
-    policy_target = towards(state.policy_target, before.policy, config.policy_target_rate)
+    critics_target = polyak(state.critics_target, before.critics, config.critic_target_rate)
+    policy_target = polyak(state.policy_target, before.policy, config.policy_target_rate)
     return State(networks, critics_target, policy_target, state.step + 1), {
         **q_metrics,
         **pi_metrics,
@@ -211,7 +209,7 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """M steps an action; with N candidates, the online critics, told M, choose among them."""
+    """M steps per action; of N candidates, the online critics at this M select one."""
     count = acting.sampling_steps or config.flow_steps
     if count > config.flow_steps or count.bit_count() != 1:
         raise BadInput(
@@ -219,16 +217,17 @@ def act(
         )
     critics, policy = state.networks.params
     policy = policy if acting.policy == "online" else state.policy_target
-    return values.choose(
+    return learning.best_of_n(
         lambda s, k: sample(policy, s, k, count, acting.temperature),
-        lambda s, a: values.aggregate(told(critics, float(count))(s, a), config.aggregation),
+        lambda s, a: learning.aggregate(
+            with_steps(critics, float(count))(s, a), config.aggregation
+        ),
         observations,
         key,
         acting,
     )
 
 
-REFERENCE = "Espinosa-Dice and others, Scaling Offline RL via Efficient and Expressive Shortcut Models, 2025"
 AGENT = Agent(
     "sorl",
     "SORL, shortcut models",
@@ -237,6 +236,7 @@ AGENT = Agent(
     update,
     act,
     samplers=("euler",),
-    reference=REFERENCE,
+    reference="Espinosa-Dice and others, Scaling Offline RL via Efficient and Expressive Shortcut Models, "
+    "2025",
     defaults="the authors' code",
 )

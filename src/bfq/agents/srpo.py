@@ -1,4 +1,4 @@
-"""Score-regularized policy optimization (SRPO): a deterministic policy held by the score of the behavior.
+"""Score-regularized policy optimization (SRPO): the score of a behavior model regularizes a deterministic policy.
 
 One run has three phases, and each update belongs to one of them:
 
@@ -8,17 +8,17 @@ One run has three phases, and each update belongs to one of them:
     ψ ← Adam on E |κ − 1[u < 0]| u²,  u = min_i Q_φi′(s, a) − V_ψ(s)
     φ ← Adam on ½ Σ_i E (Q_φi(s, a) − r − γ · mask · V(s′))²                              V before its step
     φ′ ← (1 − ρ) φ′ + ρ φ
-    # policy, the last 2/9: behavior and critic stand still
+    # policy, the last 2/9: behavior and critic are frozen
     a = π(s),  t ~ U(0.02, 0.98),  a_t = α_t a + σ_t z
     π ← Adam on E [ σ_t² ⟨sg ε_θ(a_t, t; s), a⟩ − β ⟨sg g, a⟩ ],  g = ∇_a ½ (Q_φ1′ + Q_φ2′)(s, a)
 act: π(s)
 
-A larger β means a stronger Q. Before the last phase the policy is its random start: it acts, poorly.
+A larger β gives Q more weight. Before the last phase the policy is its random initialization.
 
 The official code trains the three for 2, 1.5 and 1 million updates in three runs; here they share `steps` in
-those parts. Its batches are of 2048, 256 and 256: every update draws `batch_size`, and the last two phases
-use the first rows of it. It stops at g / RMS(g) of 0 / 0, which is 0 here. Its critic phase also fits an AWR
-policy for monitoring, which nothing else uses.
+the same proportions. Its batches are of 2048, 256 and 256: every update draws `batch_size`, and the last two
+phases use the first rows of it. It fails at g / RMS(g) of 0 / 0, which is 0 here. Its critic phase also fits
+an AWR policy for monitoring, which nothing else uses.
 """
 
 from functools import partial
@@ -34,16 +34,15 @@ from bfq.agents import (
     Acting,
     Agent,
     Batch,
-    Fixed,
     Metrics,
     Spec,
+    fields,
     hyperparameters,
+    iql,
     learning,
     online_network,
-    values,
 )
-from bfq.agents.checks import check_common
-from bfq.agents.learning import Learner, Step, descend, learning_rate, towards
+from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.diffusion.schedules import vp_sde
 from bfq.errors import BadInput
 from bfq.nets.critic import Critics, Value
@@ -56,43 +55,40 @@ METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_p
 
 @hyperparameters
 class Config:
-    """Hyperparameters of SRPO; floats may differ from member to member of a population."""
+    """Hyperparameters of SRPO."""
 
     # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
-    steps: int = 1_000_000  # updates of all three phases together
-    behavior_parts: int = 4  # the behavior's share
-    critic_parts: int = 3  # the critics'
-    policy_parts: int = 2  # the policy's
-    batch_size: int = 2048  # transitions an update draws, all of them used for the behavior
-    critic_batch_size: int = 256  # the first so many of them are used for the critics
-    policy_batch_size: int = 256  # … and for the policy
+    steps: fields.Count = 1_000_000  # updates of all three phases together
+    behavior_parts: fields.Count = 4  # share of the behavior
+    critic_parts: fields.Count = 3  # share of the critics
+    policy_parts: fields.Count = 2  # share of the policy
+    batch_size: fields.Count = 2048  # transitions per update; the behavior uses all of them
+    critic_batch_size: fields.Count = 256  # the critics use this many of them, the first ones
+    policy_batch_size: fields.Count = 256  # the policy uses this many of them, the first ones
 
     # Value
-    beta: float = 0.2  # β, the strength of Q against the behavior's score
-    normalize_gradient: bool = (
-        False  # divide g by its root mean square over action dimensions (AntMaze)
-    )
-    subtract_noise: bool = False  # ε_θ − z in place of ε_θ: the same mean, less variance
-    expectile: float = 0.7  # κ
-    discount: float = 0.99  # γ
-    critic_target_rate: float = 0.005  # ρ for φ′
+    beta: fields.NonNegative = 0.2  # β, the strength of Q against the behavior's score
+    normalize_gradient: bool = False  # divide g by its RMS over action dimensions (AntMaze)
+    subtract_noise: bool = False  # ε_θ − z instead of ε_θ: the same mean, less variance
+    expectile: fields.Fraction = 0.7  # κ
+    discount: fields.Fraction = 0.99  # γ
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
 
     # Optimization
-    learning_rate: float = 3e-4  # of all networks
-    schedule: str = "cosine"  # of the policy, over its own phase; the others are constant
-    weight_decay: Fixed = 0.01  # of the behavior alone: PyTorch's AdamW
+    learning_rate: fields.NonNegative = 3e-4  # of all networks
+    schedule: fields.Schedule = "cosine"  # of the policy, over its own phase; the others: constant
+    weight_decay: fields.Fixed = 0.01  # of the behavior only: PyTorch's AdamW
 
     # Networks
-    width: int = 256  # units of a hidden layer of the policy, and of the behavior's residual stream
-    depth: int = 2  # hidden layers of the policy (AntMaze: 4)
-    behavior_depth: int = 3  # residual blocks of the behavior
-    critic: str = "relu"  # kind of Q and V
-    critic_width: int = 256  # units of a hidden layer of Q and V
-    critic_depth: int = 2  # hidden layers of Q and V
+    width: fields.Width = 256  # units of the policy's hidden layers and the behavior's stream
+    depth: fields.Depth = 2  # hidden layers of the policy (AntMaze: 4)
+    behavior_depth: fields.Depth = 3  # residual blocks of the behavior
+    critic: fields.CriticKind = "relu"  # kind of Q and V
+    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
+    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
     def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
+        """Refuse fewer updates than phases."""
         ends = (0, *phase_ends(self), self.steps)
         if any(begin == end for begin, end in pairwise(ends)):
             raise BadInput(
@@ -101,7 +97,7 @@ class Config:
 
 
 def phase_ends(config: Config) -> tuple[int, int]:
-    """The updates at which the critic's and the policy's phase begin."""
+    """The updates at which the critic and the policy phase start."""
     parts = config.behavior_parts + config.critic_parts + config.policy_parts
     first = config.steps * config.behavior_parts // parts
     return first, config.steps * (config.behavior_parts + config.critic_parts) // parts
@@ -115,7 +111,7 @@ class State(NamedTuple):
     critics: Learner  # φ
     critics_target: Critics  # φ′
     policy: Learner  # π
-    told: Metrics  # the last value of each metric, since a phase has news of its own alone
+    told: Metrics  # the last value of each metric, because a phase updates only its own
     step: Step
 
 
@@ -180,12 +176,12 @@ def policy_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """E [σ_t² ⟨sg ε_θ, a⟩ − β ⟨sg g, a⟩], without dropout in ε_θ: its gradient in a is σ_t² ε_θ − β g."""
     actions = policy(batch.observations)
-    still = jax.lax.stop_gradient(actions)
-    noisy, noise, t, sigma = diffused(still, key, 0.02, 0.98)
+    fixed_actions = jax.lax.stop_gradient(actions)
+    noisy, noise, t, sigma = diffused(fixed_actions, key, 0.02, 0.98)
     score = state.behavior.params(noisy, t, batch.observations)
     score = score - noise if config.subtract_noise else score
     gradient, q = q_gradient(
-        state.critics_target, batch.observations, still, config.normalize_gradient
+        state.critics_target, batch.observations, fixed_actions, config.normalize_gradient
     )
     direction = jax.lax.stop_gradient(jnp.square(sigma)[:, None] * score - config.beta * gradient)
     loss = (direction * actions).sum(-1).mean()
@@ -193,7 +189,7 @@ def policy_loss(
 
 
 def behavior_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
-    """One step of θ; the random frequencies of the time are not decayed either."""
+    """One step of θ; the random frequencies of the time embedding stay fixed."""
     behavior, loss, _ = descend(
         state.behavior,
         lambda theta: (behavior_loss(theta, batch, key), None),
@@ -211,42 +207,42 @@ def behavior_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config
 
 
 def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
-    """One step of ψ and one of φ, both on what the networks were before; then φ′ follows."""
+    """One step of ψ and one of φ, both with the networks before them; then φ′ follows."""
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
 
     def critic_loss(phi: Critics) -> tuple[Array, Metrics]:  # half of IQL's
-        loss, metrics = values.value_backup_loss(phi, state.value.params, batch, config.discount)
+        loss, metrics = iql.value_backup_loss(phi, state.value.params, batch, config.discount)
         return 0.5 * loss, metrics
 
     value, _, v_metrics = descend(
         state.value,
-        lambda psi: values.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
+        lambda psi: iql.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
         config.learning_rate,
     )
     critics, q_loss, q_metrics = descend(state.critics, critic_loss, config.learning_rate)
-    target = towards(state.critics_target, critics.params, config.critic_target_rate)
-    told = {**state.told, **v_metrics, **q_metrics, "critic_loss": q_loss}
-    return state._replace(value=value, critics=critics, critics_target=target, told=told)
+    target = polyak(state.critics_target, critics.params, config.critic_target_rate)
+    metrics = {**state.told, **v_metrics, **q_metrics, "critic_loss": q_loss}
+    return state._replace(value=value, critics=critics, critics_target=target, told=metrics)
 
 
 def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
-    """One step of π, its rate falling over this phase alone."""
+    """One step of π; its rate falls over this phase only."""
     batch = jax.tree.map(lambda rows: rows[: config.policy_batch_size], batch)
     begin = phase_ends(config)[1]
     rate = learning_rate(
         config.learning_rate, config.schedule, state.step - begin, config.steps - begin
     )
-    policy, loss, told = descend(
+    policy, loss, metrics = descend(
         state.policy, lambda pi: policy_loss(pi, state, batch, key, config), rate
     )
-    return state._replace(policy=policy, told={**state.told, **told, "policy_loss": loss})
+    return state._replace(policy=policy, told={**state.told, **metrics, "policy_loss": loss})
 
 
 PHASES = (behavior_phase, critic_phase, policy_phase)
 
 
 def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
-    """One update of the phase that the number of the update falls in; the other two cost nothing."""
+    """One update of the current phase; the other two cost nothing."""
     number = (state.step >= jnp.array(phase_ends(config))).sum()
     branches = [partial(phase, batch=batch, key=key, config=config) for phase in PHASES]
     new: State = jax.lax.switch(number, branches, state)
@@ -260,11 +256,10 @@ def act(
     config: Config,
     acting: Acting,
 ) -> Float[Array, "b a"]:
-    """π(s), the same whatever the key."""
+    """π(s), without randomness."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
 
-REFERENCE = "Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion Behavior, ICLR 2024"
 AGENT = Agent(
     "srpo",
     "Score-regularized policy optimization",
@@ -275,6 +270,7 @@ AGENT = Agent(
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     network=online_network,
-    reference=REFERENCE,
+    reference="Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion "
+    "Behavior, ICLR 2024",
     defaults="the authors' code for D4RL locomotion",
 )

@@ -10,75 +10,102 @@
             θ  ← Adam on E ‖π_θ(s) − a‖² / d − α E Q_φ1(s, π_θ(s)) / sg E|Q_φ1(s, π_θ(s))|
             θ′, φ′ ← (1 − ρ) θ′ + ρ θ, (1 − ρ) φ′ + ρ φ
 
-As in the authors' code, the policy sees the critics after their step, the first policy step is that of the
-second update, and the targets follow the new parameters. α is called `eta`, as in the other agents.
-Deviations: 1e-6 is added to E|Q|. The method has no published settings for OGBench; the presets there take
-the FQL family's networks.
+As in the authors' code, the policy uses the critics after their step, the first policy step is in the second
+update, and the targets follow the new parameters. α is called `eta`, as in the other agents. Deviation: 1e-6
+is added to E|Q|. The method has no published settings for OGBench; the presets there use the FQL family's
+networks.
 """
 
+from typing import Any, NamedTuple
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import (
+    Acting,
     Agent,
     Batch,
     Metrics,
-    deterministic,
+    Spec,
+    fields,
     hyperparameters,
-    one_of,
+    learning,
     online_network,
-    values,
 )
-from bfq.agents.checks import check_common
-from bfq.agents.learning import descend, every, learning_rate, towards
+from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.nets.critic import Critics
-from bfq.nets.policies import KINDS as POLICY_KINDS
-from bfq.nets.policies import Deterministic
+from bfq.nets.policies import KINDS, Deterministic
 
 
 @hyperparameters
 class Config:
     """Hyperparameters of TD3-BC."""
 
-    steps: int = 1_000_000  # updates of the critics
-    batch_size: int = 256  # transitions an update
-    discount: float = 0.99  # γ
-    eta: float = 2.5  # α, the strength of value guidance
-    target_noise: float = 0.2  # standard deviation of the noise on ã
-    target_noise_bound: float = 0.5  # bound on that noise
-    policy_every: int = 2  # updates between two steps of the policy and of both targets
+    steps: fields.Count = 1_000_000  # updates of the critics
+    batch_size: fields.Count = 256  # transitions per update
+    discount: fields.Fraction = 0.99  # γ
+    eta: fields.NonNegative = 2.5  # α, the strength of value guidance
+    target_noise: fields.NonNegative = 0.2  # standard deviation of the noise on ã
+    target_noise_bound: fields.NonNegative = 0.5  # bound on that noise
+    policy_every: fields.Count = 2  # updates between two steps of the policy and of both targets
 
     # Optimization
-    learning_rate: float = 3e-4  # Adam, for policy and critics
-    schedule: str = "constant"  # constant | cosine | warmup_cosine
-    critic_target_rate: float = 0.005  # ρ for φ′
-    policy_target_rate: float = 0.005  # ρ for θ′
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
+    schedule: fields.Schedule = "constant"
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 
     # Networks
-    policy: str = "relu"  # relu (the authors') | fql (GELU, as the FQL family) | iql | rebrac
-    width: int = 256  # units of a hidden layer of the policy
-    depth: int = 2  # hidden layers of the policy
-    critic: str = (
-        "relu"  # relu (the authors') | fql (GELU and LayerNorm) | …, as nets/critic.py has them
-    )
-    critic_width: int = 256  # units of a hidden layer of a critic
-    critic_depth: int = 2  # hidden layers of a critic
+    policy: fields.PolicyKind = "relu"  # relu (the authors') | fql (GELU, as the FQL family)
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 2  # hidden layers of the policy
+    critic: fields.CriticKind = "relu"  # relu (the authors') | fql (GELU and LayerNorm)
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 2  # hidden layers of a critic
 
-    def check(self) -> None:
-        """Refuses words that are no choice and numbers that cannot be."""
-        check_common(self)
-        one_of("policy", self.policy, POLICY_KINDS)
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    policy: Learner  # θ
+    policy_target: Deterministic  # θ′
+    critics: Learner  # φ
+    critics_target: Critics  # φ′
+    told: Metrics  # metrics of the last policy step, repeated until the next one
+    step: Step
+
+
+def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
+    """Random networks, targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = Deterministic(KINDS[config.policy](policy_key, *spec, config.width, config.depth))
+    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    metrics = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
+    step = jnp.zeros((), jnp.int32)
+    return State(
+        learning.learner(policy), policy, learning.learner(critics), critics, metrics, step
+    )
+
+
+def smoothed_target(
+    state: State, batch: Batch, key: PRNGKeyArray, config: Any
+) -> Float[Array, "b a"]:
+    """ã = clip(π_θ′(s′) + clip(target_noise · N(0, I), ±target_noise_bound), ±1)."""
+    return state.policy_target.smoothed(
+        batch.next_observations, key, config.target_noise, config.target_noise_bound
+    )
 
 
 def critic_loss(
-    critics: Critics, state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
+    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, ã))²."""
-    following = deterministic.smoothed_target(state, batch, key, config)
+    following = smoothed_target(state, batch, key, config)
     next_values = state.critics_target(batch.next_observations, following)
-    target = values.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    target = learning.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
     q = critics(batch.observations, batch.actions)
-    return values.critic_loss(q, target), {"q": q.mean()}
+    return learning.critic_loss(q, target), {"q": q.mean()}
 
 
 def policy_loss(
@@ -88,56 +115,58 @@ def policy_loss(
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
     bc_loss = jnp.square(actions - batch.actions).mean()
-    loss = bc_loss - config.eta * values.in_its_size(q[0])
+    loss = bc_loss - config.eta * learning.normalize_by_magnitude(q[0])
     return loss, {"bc_loss": bc_loss, "q_policy": q[0].mean()}
 
 
-def improve(
-    state: deterministic.State, batch: Batch, rate: Float[Array, ""], config: Config
-) -> deterministic.State:
+def update_policy(state: State, batch: Batch, rate: Float[Array, ""], config: Config) -> State:
     """One step of the policy, then of both targets."""
     policy, loss, metrics = descend(
         state.policy, lambda theta: policy_loss(theta, state.critics.params, batch, config), rate
     )
     return state._replace(
         policy=policy,
-        policy_target=towards(state.policy_target, policy.params, config.policy_target_rate),
-        critics_target=towards(
+        policy_target=polyak(state.policy_target, policy.params, config.policy_target_rate),
+        critics_target=polyak(
             state.critics_target, state.critics.params, config.critic_target_rate
         ),
         told={"policy_loss": loss, **metrics},
     )
 
 
-def update(
-    state: deterministic.State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[deterministic.State, Metrics]:
+def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
         state.critics, lambda phi: critic_loss(phi, state, batch, key, config), rate
     )
     count = state.step + 1  # the authors count from 1, so the policy waits for the second update
-    new = every(
+    new = learning.every(
         count,
         config.policy_every,
-        lambda at: improve(at, batch, rate, config),
+        lambda now: update_policy(now, batch, rate, config),
         state._replace(critics=critics),
     )
     return new._replace(step=count), {"critic_loss": q_loss, **q_metrics, **new.told}
 
 
-REFERENCE = "Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021"
+def act(
+    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Any, acting: Acting
+) -> Float[Array, "b a"]:
+    """a = π_θ(s), of the online policy."""
+    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
+
+
 AGENT = Agent(
     "td3_bc",
     "TD3 with behavior cloning",
     Config,
-    deterministic.begin,
+    init,
     update,
-    deterministic.act,
+    act,
     chooses=False,
     ignores=lambda config: ("policy", "temperature"),
     network=online_network,
-    reference=REFERENCE,
+    reference="Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021",
     defaults="the authors' code",
 )

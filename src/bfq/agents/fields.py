@@ -1,0 +1,71 @@
+"""Types of hyperparameters: ranges and choices that `configure` checks, and the Config decorator."""
+
+import dataclasses
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_type_hints
+
+import jax
+from msgspec import Meta
+
+from bfq.errors import BadInput
+
+LARGEST = 2**31 - 1  # counts are 32-bit integers on the device
+
+# A population can vary a number, unless its type is fixed.
+NonNegative = Annotated[float, Meta(ge=0, le=3e38)]  # a weight, a rate, a scale
+Fraction = Annotated[float, Meta(ge=0, le=1)]  # a share, a discount, a target rate
+Fixed = Annotated[NonNegative, Meta(extra={"fixed": True})]  # at 0, its term is not computed at all
+FixedFraction = Annotated[Fraction, Meta(extra={"fixed": True})]
+Count = Annotated[int, Meta(ge=1, le=LARGEST)]
+PairCount = Annotated[int, Meta(ge=2, le=LARGEST)]
+StartStep = Annotated[int, Meta(ge=0, le=LARGEST)]
+Width = Annotated[int, Meta(ge=1, le=2**16)]
+Depth = Annotated[int, Meta(ge=1, le=2**8)]
+
+# Choices that several agents have.
+Schedule = Literal["constant", "cosine", "warmup_cosine"]
+Aggregation = Literal["min", "mean"]
+Guidance = Literal["random", "mean", "min", "first", "unnormalized"]
+BackupBest = Literal["each", "together"]
+CriticKind = Literal["clean_diffuser", "plain", "fql", "relu", "iql", "rebrac", "norm_mish"]
+PolicyKind = Literal["relu", "iql", "rebrac", "fql"]
+Activation = Literal["mish", "gelu", "relu", "silu", "tanh"]
+Architecture = Literal["embedded", "residual", "raw_time"]
+ChainSampler = Literal["ancestral", "posterior", "ddim", "dpm_solver"]
+Sampler = Literal["ancestral", "posterior", "ddim", "dpm_solver", "sqrt_beta"]
+DenoiserKind = Literal["official", "clean_diffuser", "edp"]
+
+C = TypeVar("C")
+
+
+@dataclass_transform(frozen_default=True)
+def hyperparameters(cls: type[C]) -> type[C]:
+    """Turn a class into a frozen Config: varied numbers are pytree leaves, other fields are static."""
+    data_class = dataclasses.dataclass(frozen=True)(cls)
+    types = field_types(data_class)
+    numeric = [name for name, kind in types.items() if _varies(kind)]
+    static = [name for name in types if name not in numeric]
+    return jax.tree_util.register_dataclass(data_class, data_fields=numeric, meta_fields=static)
+
+
+def field_types(config: Any) -> dict[str, Any]:
+    """The type of each hyperparameter of a Config, with its range or choices."""
+    cls = config if isinstance(config, type) else type(config)
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def numeric_fields(config: Any) -> list[str]:
+    """The hyperparameters that a population can vary."""
+    return [name for name, kind in field_types(config).items() if _varies(kind)]
+
+
+def _varies(kind: Any) -> bool:
+    """Whether the type is a number that is not fixed."""
+    metas = [meta for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, Meta)]
+    return getattr(kind, "__origin__", kind) is float and not any(meta.extra for meta in metas)
+
+
+def check_even_width(config: Any) -> None:
+    """Refuse a residual architecture of odd width: its code of time is pairs of sines and cosines."""
+    if config.architecture == "residual" and config.width % 2:
+        raise BadInput("the residual architecture needs an even width, for sines and cosines.")
