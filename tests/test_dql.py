@@ -90,9 +90,9 @@ def test_the_critics_learn_only_from_their_own_loss():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return module.critic_loss(
-            state.critics.params, changed, batch, jax.random.key(2), config
-        )[0]
+        return module.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[
+            0
+        ]
 
     assert largest(jax.jit(jax.grad(loss))((state.policy_target, state.critics_target))) == 0.0
 

@@ -95,9 +95,7 @@ def test_the_critics_learn_only_from_their_own_loss_and_targets_get_nothing():
 
     def loss(parts):
         changed = state._replace(policy_target=parts[0], critics_target=parts[1])
-        return dql.critic_loss(
-            state.critics.params, changed, batch, jax.random.key(2), config
-        )[0]
+        return dql.critic_loss(state.critics.params, changed, batch, jax.random.key(2), config)[0]
 
     gradient = jax.jit(jax.grad(loss))((state.policy_target, state.critics_target))
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))

@@ -69,8 +69,8 @@ def test_the_critics_loss_is_the_mean_over_critics_too():
 
 def test_improvement_is_the_mean_value_and_normalized_it_has_no_scale():
     q = jnp.array([[1.0, -5.0], [3.0, -1.0]])
-    np.testing.assert_allclose(values.improvement(q, normalized=False), -0.5)
-    np.testing.assert_allclose(values.improvement(q, normalized=True), -0.5 / 2.5, rtol=1e-5)
+    np.testing.assert_allclose(fql.mean_value(q, normalized=False), -0.5)
+    np.testing.assert_allclose(fql.mean_value(q, normalized=True), -0.5 / 2.5, rtol=1e-5)
     gradient = jax.grad(partial(fql.mean_value, normalized=True))
     np.testing.assert_allclose(gradient(q), 0.25 / 2.5, rtol=1e-5)  # the size itself carries none
 

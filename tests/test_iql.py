@@ -79,9 +79,9 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
 
     def loss(v):
         critics = lambda s, a: jnp.stack([quantiles + 1.0, quantiles])  # the lesser one counts
-        return iql.expectile_value_loss(
-            lambda s: jnp.full(n, v), critics, data, config.expectile
-        )[0]
+        return iql.expectile_value_loss(lambda s: jnp.full(n, v), critics, data, config.expectile)[
+            0
+        ]
 
     slope = jax.grad(loss)
     v = expectile(kappa)

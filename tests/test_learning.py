@@ -128,7 +128,7 @@ def test_guidance_and_its_gradient_ignore_the_scale_of_q(how):
 def test_unnormalized_guidance_is_the_mean_of_all_values():
     q = jnp.array([[2.0, 4.0], [-8.0, -2.0]])
     assert guidance_from(q, KEY, "unnormalized") == -1.0
-    assert guidance(10 * q, KEY, "unnormalized") == -10.0
+    assert guidance_from(10 * q, KEY, "unnormalized") == -10.0
 
 
 def test_random_guidance_divides_by_the_other_critic():

@@ -102,6 +102,8 @@ def _in_words(schema: dict[str, Any]) -> str:
     noun = NOUNS.get(schema.get("type", ""), "a value")
     if "pattern" in schema:
         noun = "a name without < and >" if "<>" in schema["pattern"] else "an id like Pendulum-v1"
-    if low is None or high is None or abs(low) > 1e30:
+    if low is None or abs(low) > 1e30:
         return noun
+    if high is None or high > 1e30:
+        return f"{noun} of at least {low:,}"
     return f"{noun} from {low:,} to {high:,}"

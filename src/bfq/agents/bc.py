@@ -32,11 +32,11 @@ class Config:
 
     steps: fields.Count = 1_000_000  # gradient updates
     batch_size: fields.Count = 256  # transitions per update
-    kind: Literal["gaussian", "deterministic", "flow"] = "gaussian"
+    kind: Literal["gaussian", "deterministic", "flow"] = "gaussian"  # form of the policy
     unit_std: bool = False  # gaussian: σ = 1 and FQL's initial weights, not a learned σ
     flow_steps: fields.Count = 10  # flow: K, Euler steps of acting
     learning_rate: fields.NonNegative = 3e-4  # Adam
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     discount: fields.Fraction = 0.99  # γ; only reports use it
     activation: fields.Activation = "relu"  # of the gaussian and the deterministic policy
     width: fields.Width = 256  # units of a hidden layer

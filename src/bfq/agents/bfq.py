@@ -93,7 +93,7 @@ class Config:
     width: fields.Width = 256  # units of a hidden layer of the policy
     depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
     time_scale: fields.Count = 10  # factor on t and r before their sinusoids; larger: η acts more
-    critic: fields.CriticKind = "clean_diffuser"
+    critic: fields.CriticKind = "clean_diffuser"  # kind of critic network
     critic_width: fields.Width = 256  # units of a hidden layer of a critic
     critic_depth: fields.Depth = 3  # hidden layers of a critic
 

@@ -80,7 +80,7 @@ class Config:
     # Optimization
     learning_rate: fields.NonNegative = 3e-4  # Adam, for the policy
     critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
     critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 

@@ -44,7 +44,7 @@ class Config:
     discount: fields.Fraction = 0.99  # γ
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     learning_rate: fields.NonNegative = 3e-4  # Adam
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     width: fields.Width = 512  # units of a hidden layer of the policy
     depth: fields.Depth = 4  # hidden layers of the policy

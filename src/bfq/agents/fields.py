@@ -1,23 +1,32 @@
 """Types of hyperparameters: ranges and choices that `configure` checks, and the Config decorator."""
 
 import dataclasses
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import jax
 from msgspec import Meta
 
 from bfq.errors import BadInput
 
-LARGEST = 2**31 - 1  # counts are 32-bit integers on the device
+LARGEST_COUNT = 2**31 - 1  # counts are 32-bit integers on the device
 
 # A population can vary a number, unless its type is fixed.
 NonNegative = Annotated[float, Meta(ge=0, le=3e38)]  # a weight, a rate, a scale
 Fraction = Annotated[float, Meta(ge=0, le=1)]  # a share, a discount, a target rate
 Fixed = Annotated[NonNegative, Meta(extra={"fixed": True})]  # at 0, its term is not computed at all
 FixedFraction = Annotated[Fraction, Meta(extra={"fixed": True})]
-Count = Annotated[int, Meta(ge=1, le=LARGEST)]
-PairCount = Annotated[int, Meta(ge=2, le=LARGEST)]
-StartStep = Annotated[int, Meta(ge=0, le=LARGEST)]
+Count = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
+PairCount = Annotated[int, Meta(ge=2, le=LARGEST_COUNT)]
+StartStep = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Width = Annotated[int, Meta(ge=1, le=2**16)]
 Depth = Annotated[int, Meta(ge=1, le=2**8)]
 
@@ -52,6 +61,12 @@ def field_types(config: Any) -> dict[str, Any]:
     cls = config if isinstance(config, type) else type(config)
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def choices_of(config: Any, name: str) -> list[str]:
+    """The allowed words of a hyperparameter; none if it is a number or a switch."""
+    kind = field_types(config)[name]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []
 
 
 def numeric_fields(config: Any) -> list[str]:

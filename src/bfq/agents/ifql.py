@@ -35,7 +35,7 @@ class Config:
     flow_steps: fields.Count = 10  # K, Euler steps of acting
     discount: fields.Fraction = 0.99  # γ
     learning_rate: fields.NonNegative = 3e-4  # Adam
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     width: fields.Width = 512  # units of a hidden layer of the policy
     depth: fields.Depth = 4  # hidden layers of the policy

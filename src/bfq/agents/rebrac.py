@@ -58,7 +58,7 @@ class Config:
     # Optimization
     learning_rate: fields.NonNegative = 1e-3  # Adam, for the policy
     critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 

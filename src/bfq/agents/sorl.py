@@ -57,7 +57,7 @@ class Config:
     discount: fields.Fraction = 0.99  # γ
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     learning_rate: fields.NonNegative = 1e-4  # Adam
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     clip_norm: fields.Fixed = 1.0  # bound on the joint gradient's norm in each step; 0: none
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′

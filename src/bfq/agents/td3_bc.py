@@ -52,7 +52,7 @@ class Config:
 
     # Optimization
     learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
-    schedule: fields.Schedule = "constant"
+    schedule: fields.Schedule = "constant"  # of the learning rate
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 

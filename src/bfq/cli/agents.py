@@ -213,7 +213,7 @@ def formulas(agent: "Agent") -> dict[str, str]:
 
 def hyperparameters_of(agent: "Agent") -> list[Hyperparameter]:
     """Every field of an agent's Config with the meaning that its comment gives."""
-    from bfq.agents import numeric_fields
+    from bfq.agents.fields import choices_of, numeric_fields
 
     default, numeric, comments = agent.config(), numeric_fields(agent.config()), _comments(agent)
     found = []
@@ -228,7 +228,7 @@ def hyperparameters_of(agent: "Agent") -> list[Hyperparameter]:
                 meaning,
                 group,
                 field.name in numeric,
-                choices_of(agent, field.name) if field.type is str else [],
+                choices_of(default, field.name),
             )
         )
     return found
@@ -238,18 +238,6 @@ def with_choices(meaning: str, choices: list[str]) -> str:
     """The meaning of a field, with the choices that its comment leaves out."""
     missing = [word for word in choices if word not in meaning]
     return meaning + (f" (also {', '.join(missing)})" if missing else "")
-
-
-def choices_of(agent: "Agent", field: str) -> list[str]:
-    """The allowed words of a field, read from the agent's own error message."""
-    from bfq.agents.registry import configure
-
-    try:
-        configure(agent, {field: "?"})
-    except BadInput as error:
-        listed = re.search(r"there are: (.*)\.$", str(error))
-        return listed[1].split(", ") if listed else []
-    return []
 
 
 def _comments(agent: "Agent") -> dict[str, tuple[str, str]]:

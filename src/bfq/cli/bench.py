@@ -246,12 +246,12 @@ def _cell(column: str, value: Any) -> str:
 
 def _check_counts(args: argparse.Namespace, *names: str) -> None:
     """Check that the given counts and sizes are at least one and not absurdly large."""
-    from bfq.agents import LARGEST
+    from bfq.agents.fields import LARGEST_COUNT
 
     for name in names:
         given = getattr(args, name)
         several = given if isinstance(given, list) else [given]
-        most = MOST_MEMBERS if name == "members" else LARGEST
+        most = MOST_MEMBERS if name == "members" else LARGEST_COUNT
         if given is not None and not 1 <= min(several) <= max(several) <= most:
             raise BadInput(f"--{name.replace('_', '-')} must be from 1 to {most:,}.")
 
