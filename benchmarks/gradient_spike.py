@@ -22,7 +22,7 @@ from jaxtyping import Array
 from bfq.agents import Spec, bfq
 from bfq.agents.learning import Learner, descend
 from bfq.agents.registry import configure
-from bfq.command import Parser, exit_code
+from bfq.cli.words import Parser, exit_code
 from bfq.data import transforms
 from bfq.errors import BadInput
 from bfq.flow.maps import bootstrap_loss

@@ -19,7 +19,7 @@ import numpy as np
 
 from bfq.data.readers import minari
 from bfq.files import write_json
-from bfq.provenance import versions
+from bfq.run import versions
 
 OBSERVATIONS, ACTIONS = 17, 6
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from bfq.data.dataset import Dataset
 from bfq.files import write_json
-from bfq.provenance import versions
+from bfq.run import versions
 from bfq.tasks import reroll
 from bfq.tasks.harness import Recipe, make
 from bfq.tasks.locomotion import NAMES

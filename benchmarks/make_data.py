@@ -23,7 +23,7 @@ from bfq.data import store
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS
 from bfq.envs.worker_pool import cores
 from bfq.files import write_json
-from bfq.provenance import versions
+from bfq.run import versions
 from bfq.tasks.harness import make
 from bfq.tasks.locomotion import Episodes
 from bfq.tasks.recipes import recipe_for

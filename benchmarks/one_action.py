@@ -33,7 +33,7 @@ from bfq.deploy.numpy_policy import NumpyPolicy  # noqa: E402
 from bfq.deploy.plan import plan_of  # noqa: E402
 from bfq.deploy.policy import Policy  # noqa: E402
 from bfq.files import write_json  # noqa: E402
-from bfq.provenance import versions  # noqa: E402
+from bfq.run import versions  # noqa: E402
 
 SPEC = Spec(17, 6)
 FLAGS = ["-O3", "-march=native", "-fno-trapping-math", "-shared", "-fPIC"]

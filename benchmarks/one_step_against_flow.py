@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bfq.command import Parser, exit_code
+from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput
 from bfq.experiment import load_trained
 from bfq.flow.maps import flow_map, one_step

@@ -22,7 +22,7 @@ import numpy as np
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.files import write_json
-from bfq.provenance import versions
+from bfq.run import versions
 
 WIDTH, ACTS = 17, 6
 ROW_BYTES = 4 * (2 * WIDTH + ACTS + 2)

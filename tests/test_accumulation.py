@@ -13,7 +13,7 @@ import pytest
 from bfq.cli.main import main
 from bfq.errors import BadInput, Busy
 from bfq.files import read_json, write_json
-from bfq.provenance import fingerprint
+from bfq.run import fingerprint
 from bfq_paper import merge, reproduce
 from bfq_paper.book import Book, alone
 from bfq_paper.plan import sources

@@ -9,7 +9,7 @@ import bfq
 ROOT = Path(bfq.__path__[0])
 # A layer may import those before it, and itself.
 LAYERS = [
-    ["errors", "options", "provenance", "files", "records", "run", "command"],
+    ["errors", "files", "records", "options", "run"],
     ["envs"],
     ["data"],
     ["tasks"],

@@ -1,10 +1,12 @@
 """The command line as a user meets it."""
 
 import errno
+import inspect
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import bfq
 from bfq.cli.main import VERBS, main
 from bfq.data.readers.tables import READERS
+from bfq.options import OPTIONS, PROTOCOL
 from bfq.tasks.catalog import TASKS
 from bfq.tasks.pendulum import make_pendulum
 
@@ -360,7 +363,7 @@ def test_too_little_memory_is_one_sentence(trouble, monkeypatch, capsys):
     monkeypatch.setattr("bfq.cli.doctor.run", fail)
     assert main(["doctor"]) == 1
     told = capsys.readouterr().err
-    assert "the memory is too small" in told
+    assert "out of memory" in told
     assert told.count("\n") == 1
 
 
@@ -605,3 +608,48 @@ def test_settings_of_the_agent_are_not_the_baselines_and_that_is_said(finished, 
 
 def test_a_console_completes_the_public_names():
     assert dir(bfq) == sorted(bfq.__all__)
+
+
+def test_the_keywords_of_python_are_the_options_of_the_command_line():
+    train, evaluate = (inspect.signature(f).parameters for f in (bfq.train, bfq.evaluate))
+    assert set(train) == {*OPTIONS, "out", "quiet"}
+    assert set(evaluate) == {"folder", *PROTOCOL, "episode_steps", "video", "member"}
+    for name, option in OPTIONS.items():
+        if option.default is not None:
+            assert train[name].default == option.default
+        assert f"{name}: " in bfq.train.__doc__
+    types = Path(bfq.__file__).with_suffix(".pyi").read_text()
+    assert all(f" as {name}\n" in types for name in set(bfq.__all__) - set(bfq.PACKAGES))
+
+
+
+AGENT = """
+from bfq.agents import bc, hyperparameters
+
+@hyperparameters
+class Config(bc.Config):
+    pass
+
+AGENT = bc.AGENT._replace(name="mine", title="My agent", config=Config)
+"""
+
+
+def test_a_file_of_an_agent_is_executed_only_where_it_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text(AGENT)
+    words = ["--task", "pendulum-mixed", *SHORT, "--set", "width=8", "--out", "run"]
+
+    def bfq_says(*words):
+        command = [sys.executable, "-m", "bfq.cli.main", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    assert bfq_says("train", "--agent", "mine.py", *words)[0] == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["agent"] == "mine"
+    for words in (["evaluate", "run", "--episodes", "1"], ["train", "--resume", "--out", "run"]):
+        assert bfq_says(*words, "--agent", "mine.py")[0] == 0
+        code, said = bfq_says(*words)
+        assert code == 2
+        assert "unknown agent 'mine'" in said.splitlines()[-1]
+    config = tmp_path / "run" / "config.json"
+    config.write_text(config.read_text().replace('"mine"', '"mine.py"'))
+    assert bfq_says("train", "--config", "run/config.json", "--out", "again")[0] == 2

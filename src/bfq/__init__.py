@@ -4,18 +4,11 @@ Bootstrapped Flow Q-Learning and the methods it is compared with, on one data ty
 protocol, trained as one compiled program.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from bfq.api import Result, evaluate, train
-    from bfq.data.dataset import Dataset, from_arrays, from_episodes
-    from bfq.deploy.policy import Policy, load_policy
-    from bfq.errors import BadInput
-    from bfq.provenance import versions
-    from bfq.tasks.sources import load_dataset
+from typing import Any
 
 __version__ = "0.1.0"
 
+# The module of each public name; __init__.pyi has the same names for type checkers.
 _HOMES = {
     "train": "bfq.api",
     "evaluate": "bfq.api",
@@ -27,25 +20,12 @@ _HOMES = {
     "Policy": "bfq.deploy.policy",
     "load_policy": "bfq.deploy.policy",
     "BadInput": "bfq.errors",
-    "versions": "bfq.provenance",
+    "versions": "bfq.run",
 }
 # Packages with formulas, statistics and facts that others may build on.
 PACKAGES = ("agents", "bench", "diffusion", "flow", "nets", "reports", "tasks", "training")
 
-__all__ = [
-    "BadInput",
-    "Dataset",
-    "Policy",
-    "Result",
-    "evaluate",
-    "from_arrays",
-    "from_episodes",
-    "load_dataset",
-    "load_policy",
-    "train",
-    "versions",
-    *PACKAGES,
-]
+__all__ = sorted([*_HOMES, *PACKAGES])
 
 
 def __getattr__(name: str) -> Any:

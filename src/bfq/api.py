@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bfq.agents import Agent
 from bfq.agents.registry import check_acting, load_agent
-from bfq.data import store
 from bfq.data.dataset import Dataset
+from bfq.data.store import save
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import complete, evaluate_run, load_trained, new_folder, start, world_of
+from bfq.experiment import complete, evaluate_run, load_trained, start, world_of
 from bfq.options import PROTOCOL, check_options
-from bfq.run import RunRecord
+from bfq.run import RunRecord, new_folder
 from bfq.settings import compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
 
@@ -148,7 +148,7 @@ def train(
             raise BadInput(f"{folder} holds a run already: choose another folder.")
         place = folder / name
         run = dataclasses.replace(run, task=str(place.absolute()))
-        start(run, folder, task, keep=lambda: store.save(task, place))
+        start(run, folder, task, keep=lambda: save(task, place))
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))

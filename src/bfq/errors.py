@@ -1,23 +1,24 @@
-"""The exceptions a user is meant to see: what is wrong and what to do, in one sentence."""
+"""Messages for users: exceptions that explain in one sentence what is wrong and what to do."""
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
 class BadInput(Exception):
-    """Something the user gave cannot be used; the command line prints it and exits with code 2."""
+    """Input that cannot be used; the command line prints the sentence and exits with code 2."""
 
 
 class Busy(BadInput):
-    """Another process is at work on the same thing; what it makes can be used when it is done."""
+    """Another process is working on the same thing; its result can be used later."""
 
 
 class DiskTrouble(Exception):
-    """The disk refused a write in the middle of something; what was saved before still stands."""
+    """The disk refused a write; what was saved earlier is intact."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
-    """Names what does not exist and the nearest name that does."""
+    """The error about a name that does not exist, with the nearest name that does."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
@@ -27,3 +28,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
 def counted(number: int, noun: str) -> str:
     """Return `1 member`, `6 members`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def say(sentence: str) -> None:
+    """Print a message to standard error."""
+    print(sentence, file=sys.stderr)

@@ -1,7 +1,6 @@
 """A run from data to report: what `bfq train` and `bfq.train` do."""
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,17 @@ import numpy as np
 
 from bfq.agents import Spec
 from bfq.agents.registry import configure, get_agent
-from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.statistics import forget
+from bfq.data.store import exists
 from bfq.data.transforms import RewardTransform, Transforms, apply, fit
-from bfq.errors import BadInput, Busy
+from bfq.errors import BadInput, Busy, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores, told_scores
 from bfq.files import check_place, locked, make_folder, write_bytes
 from bfq.options import ProtocolValues
-from bfq.provenance import versions
 from bfq.run import (
     DataRecord,
     Numbers,
@@ -34,6 +32,7 @@ from bfq.run import (
     as_json,
     read_metrics,
     read_record,
+    versions,
     write_config,
     write_record,
 )
@@ -47,39 +46,6 @@ from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
 from bfq.training.population import Population, initial_states, populate
 from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
-
-RUNS = Path("runs")
-
-
-def say(sentence: str) -> None:
-    """Print a message to standard error."""
-    print(sentence, file=sys.stderr)
-
-
-def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
-    """The next free folder for a run of this task and agent."""
-    stem = stem_of(run)
-    taken = {path.name for path in runs.glob(f"{stem}-*")}
-    number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
-    return runs / f"{stem}-{number:03d}"
-
-
-def stem_of(run: RunConfig) -> str:
-    """The task, or its file, and the agent: how the names of folders begin."""
-    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
-    return f"{name}-{run.agent}"
-
-
-def unfinished(runs: Path = RUNS) -> Path:
-    """Return the newest unfinished run in `runs`."""
-    started = [
-        path.parent
-        for path in runs.glob("*/config.json")
-        if not (path.parent / "result.json").exists()
-    ]
-    if not started:
-        raise BadInput(f"no unfinished run in {runs}: name one with --out.")
-    return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
 
 
 def start(
@@ -251,7 +217,7 @@ def _read(task: str, quiet: bool) -> Dataset:
 def _data_of(run: RunConfig, folder: Path) -> str:
     """Where the data is: a dataset given in Python is inside the run folder, which may have moved."""
     inside = folder / Path(run.task).name
-    return str(inside) if store.exists(inside) else run.task
+    return str(inside) if exists(inside) else run.task
 
 
 def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> RunRecord:

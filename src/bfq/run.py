@@ -1,12 +1,15 @@
-"""What a run is: its configuration (config.json), its record (result.json) and its metrics.
+"""What a run is: its folder, its configuration (config.json), its record (result.json) and its metrics.
 
 This module is the only one that reads or writes these files. What does not fit the types is refused
 with the path of the field.
 """
 
 import dataclasses
+import hashlib
 import json
+import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -245,3 +248,85 @@ def read_metrics(folder: Path) -> list[MetricsRow]:
         for number, line in enumerate(read_text(file).splitlines(), 1)
         if line.strip()
     ]
+
+
+RUNS = Path("runs")
+
+
+def stem_of(run: RunConfig) -> str:
+    """The task, or its file, and the agent: how the names of folders begin."""
+    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
+    return f"{name}-{run.agent}"
+
+
+def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
+    """The next free folder for a run of this task and agent."""
+    stem = stem_of(run)
+    taken = {path.name for path in runs.glob(f"{stem}-*")}
+    number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
+    return runs / f"{stem}-{number:03d}"
+
+
+def unfinished(runs: Path = RUNS) -> Path:
+    """Return the newest unfinished run in `runs`."""
+    started = [
+        path.parent
+        for path in runs.glob("*/config.json")
+        if not (path.parent / "result.json").exists()
+    ]
+    if not started:
+        raise BadInput(f"no unfinished run in {runs}: name one with --out.")
+    return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
+
+
+def folder_for(runs: Path, words: str, settings: dict[str, Any]) -> Path:
+    """A folder named after settings: other settings have another folder."""
+    stem = words.replace("/", "-").replace(" ", "-")
+    return runs / f"{stem}-{fingerprint(settings)}"
+
+
+# Hyperparameters that were added later, with the value that changes nothing.
+ADDED = {"squares": "mean", "composition_weight": 1.0}
+
+
+def fingerprint(settings: dict[str, Any]) -> str:
+    """A short hash of settings.
+
+    What is off (0, False, None, empty, or the value in ADDED) does not count: adding a switch that is off
+    changes no fingerprint, and earlier results keep their names.
+    """
+    content = json.dumps(_without_off(settings), sort_keys=True, default=list)
+    return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+
+def _without_off(settings: dict[str, Any]) -> dict[str, Any]:
+    inner = {k: _without_off(v) if isinstance(v, dict) else v for k, v in settings.items()}
+    return {name: value for name, value in inner.items() if value and value != ADDED.get(name)}
+
+
+PACKAGES = (
+    "bfq-rl",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "numpy",
+    "gymnasium",
+    "mujoco",
+    "ogbench",
+    "gymnasium-robotics",
+)
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, of the platform and of the installed packages that a number depends on."""
+    found = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -10,16 +10,15 @@ from typing import Any
 
 from bfq.agents import Agent, numeric_fields
 from bfq.data.dataset import Dataset
-from bfq.errors import BadInput
-from bfq.experiment import complete, say, start
+from bfq.errors import BadInput, say
+from bfq.experiment import complete, start
 from bfq.files import write_bytes, write_json
-from bfq.provenance import versions
 from bfq.reports.prose import in_words
 from bfq.reports.report import write_report
 from bfq.reports.runs import read_run as read_finished
 from bfq.reports.sweep_figure import sweep_figure
 from bfq.reports.tables import Method, Standings, standings
-from bfq.run import RunConfig, as_json
+from bfq.run import RunConfig, as_json, versions
 from bfq.settings import command, load_run
 
 ALONE = "run"  # the only folder, where no run differs from another

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     with announced("loading JAX", quiet=args.json):
         from bfq.api import evaluate
-        from bfq.experiment import say
+        from bfq.errors import say
         from bfq.files import check_place
         from bfq_paper.plan.options import Options, chosen
         from bfq_paper.reproduce import plan
@@ -126,7 +126,7 @@ def _share(plans: "Sequence[Plan]", bench: "Bench") -> int:
 
 
 def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace) -> int:
-    from bfq.experiment import say
+    from bfq.errors import say
     from bfq.files import read_json
     from bfq.training.loop import Stopped
     from bfq_paper.reproduce import reproduce

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bfq.command import Parser, exit_code
+from bfq.cli.words import Parser, exit_code
 from bfq.files import write_bytes
 from bfq_paper.book import alone
 from bfq_paper.results.cells import Cell, Outcome

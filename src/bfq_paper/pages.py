@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from bfq.command import Parser, exit_code
+from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
 from bfq.reports.prose import ABSENT, number_text, ranged

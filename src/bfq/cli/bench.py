@@ -163,7 +163,7 @@ def measure(
     An existing file is replaced only when all rows are measured.
     """
     from bfq.files import make_folder, write_json
-    from bfq.provenance import versions
+    from bfq.run import versions
 
     if args.out:
         if args.out.is_dir():

@@ -151,7 +151,7 @@ def _fetch(name: str) -> Path:
     from bfq.data.download import fetch
     from bfq.data.published import fetch_minari, remotes_for
     from bfq.data.store import downloads
-    from bfq.experiment import say
+    from bfq.errors import say
     from bfq.tasks.catalog import get_task
     from bfq.tasks.importing import OURS
     from bfq.training.progress import byte_bar

@@ -110,7 +110,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
 
 def run(args: argparse.Namespace) -> int:
     """Run every check; the exit code is 1 if one that is not optional fails."""
-    from bfq.provenance import versions
+    from bfq.run import versions
 
     findings: list[dict[str, Any]] = []
     for name, check, remedy in CHECKS:

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
 
-from bfq.command import Parser, exit_code
+from bfq.cli.words import Parser, exit_code
 from bfq.errors import unknown
 
 VERBS = {

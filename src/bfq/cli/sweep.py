@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     with announced("loading JAX", quiet=args.json):
         from bfq.agents.registry import load_agent
-        from bfq.experiment import say
+        from bfq.errors import say
         from bfq.settings import compose
         from bfq.sweep import combinations, folder_name, ranked, sweep, write_sweep
         from bfq.training.loop import Stopped
@@ -67,11 +67,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(runs: "dict[str, RunConfig]") -> Path:
     """A name that depends on all options: the same command continues the same sweep."""
-    from bfq.experiment import RUNS, stem_of
-    from bfq.provenance import place
+    from bfq.run import RUNS, folder_for, stem_of
 
     settings = {name: run.identity() for name, run in runs.items()}
-    return place(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
+    return folder_for(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
 
 
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:

@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
     from bfq.training.progress import announced
 
     with announced("loading JAX", quiet=args.json):
-        from bfq.experiment import complete, say
+        from bfq.errors import say
+        from bfq.experiment import complete
         from bfq.run import as_json
         from bfq.training.health import Diverged
         from bfq.training.loop import Stopped
@@ -58,8 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     """The folder to work in: the one to resume, or a new one."""
-    from bfq import experiment
     from bfq.agents.registry import load_agent
+    from bfq.errors import say
+    from bfq.experiment import start
+    from bfq.run import new_folder, unfinished
     from bfq.settings import compose, load_run
 
     given = _given(args)
@@ -68,11 +71,11 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         if args.agent:
             load_agent(args.agent)
     if args.resume:
-        folder = args.out or experiment.unfinished()
+        folder = args.out or unfinished()
         if not (folder / "config.json").exists():
             raise BadInput(f"there is no run to resume in {folder}.")
         if (folder / "result.json").exists():
-            experiment.say(f"the run in {folder} is finished; this is its result.")
+            say(f"the run in {folder} is finished; this is its result.")
         return folder, None
     if args.config:
         run = load_run(args.config).planned
@@ -85,9 +88,9 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
         run = compose(**options)
         if run.baselines and "values" in options:
             names = ", ".join(run.baselines)
-            experiment.say(f"note: --set applies to {run.agent} only; {names} use their presets.")
-    folder = args.out or experiment.new_folder(run)
-    return folder, experiment.start(run, folder, quiet=args.json)
+            say(f"note: --set applies to {run.agent} only; {names} use their presets.")
+    folder = args.out or new_folder(run)
+    return folder, start(run, folder, quiet=args.json)
 
 
 def _given(args: argparse.Namespace) -> list[str]:

@@ -1,11 +1,63 @@
-"""Options and values on the command line."""
+"""Options, values and errors on the command line."""
 
 import argparse
+import errno
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
+from bfq.errors import BadInput, DiskTrouble
 from bfq.options import Option, parse
+
+TOO_LARGE = "RESOURCE_EXHAUSTED"  # how XLA's message begins when memory runs out
+BAD_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser with one-sentence errors and without abbreviations."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(allow_abbrev=False, **settings)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments here: otherwise the parser of `bfq` itself would report them."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Raise BadInput instead of printing the usage."""
+        raise BadInput(f"{message}; see `{self.prog} --help`.")
+
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """Run `work`; 2 after bad input, 1 when disk space or memory runs out."""
+    try:
+        return work() or 0
+    except BadInput as trouble:
+        return _failed(str(trouble), 2)
+    except DiskTrouble as trouble:
+        return _failed(str(trouble), 1)
+    except OSError as trouble:
+        if trouble.errno not in BAD_NAMES:
+            raise
+        name = str(trouble.filename)
+        name = name if len(name) <= 80 else f"{name[:80]}…"
+        return _failed(f"{name} cannot name a file: {trouble.strerror}.", 2)
+    except (MemoryError, RuntimeError) as trouble:
+        if isinstance(trouble, RuntimeError) and TOO_LARGE not in str(trouble):
+            raise
+        detail = " ".join(str(trouble).split())[:200]
+        return _failed(
+            f"out of memory: use fewer seeds, or smaller batches or networks ({detail}).", 1
+        )
+
+
+def _failed(sentence: str, code: int) -> int:
+    print(f"bfq: {sentence}", file=sys.stderr)
+    return code
 
 
 def add_options(parser: argparse.ArgumentParser, options: Mapping[str, Option]) -> None:

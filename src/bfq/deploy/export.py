@@ -19,7 +19,7 @@ from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol
 from bfq.experiment import Trained, load_trained
 from bfq.files import check_place, make_folder, write_bytes
-from bfq.provenance import versions
+from bfq.run import versions
 
 TRIED = 256  # made-up observations on which the plan must do what the agent does
 TOLERANCE = 1e-3  # of half the action range; rounding alone is far below

@@ -12,7 +12,7 @@ import numpy as np
 from bfq.data.dataset import Dataset
 from bfq.data.store import Writer
 from bfq.envs.worker_pool import WorkerPool, cores
-from bfq.provenance import versions
+from bfq.run import versions
 from bfq.tasks.log import Block, Log
 
 Progress = Callable[[int], None]  # told how many transitions are made

@@ -11,7 +11,7 @@ import jax
 from bfq.agents.registry import get_agent
 from bfq.errors import BadInput
 from bfq.files import read_json
-from bfq.provenance import versions
+from bfq.run import versions
 from bfq_paper.plan.experiments import EXPERIMENTS, Experiment
 from bfq_paper.plan.sources import Source
 from bfq_paper.results import successes

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from bfq.experiment import RUNS
+from bfq.run import RUNS
 
 
 def run_folder(told: str) -> Path | None:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import RUNS, load_trained, world_of
+from bfq.experiment import load_trained, world_of
+from bfq.run import RUNS
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.shown.kept_pictures import kept_picture
 from bfq_paper.shown.markup import Drawn

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
-from bfq.experiment import RUNS
-from bfq.run import RunRecord
+from bfq.run import RUNS, RunRecord
 from bfq.tasks.sources import load_dataset
 from bfq.training.progress import announced, data_bar
 from bfq_paper.results.cells import Cell

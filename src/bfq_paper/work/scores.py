@@ -16,9 +16,8 @@ from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.provenance import fingerprint, place
 from bfq.reports.runs import read_run
-from bfq.run import RunConfig, as_json
+from bfq.run import RunConfig, as_json, fingerprint, folder_for
 from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
 from bfq_paper.plan.experiments import Column, Experiment
@@ -78,7 +77,7 @@ class Training:
         if not at_hand(self.run.task):
             return None
         told = {**self.run.identity(), "data_sha256": bench.data(self.run.task).sha256}
-        return place(bench.runs, f"{self.run.task}-{self.run.agent}", told)
+        return folder_for(bench.runs, f"{self.run.task}-{self.run.agent}", told)
 
     def would_make(self, cell: Cell, bench: Bench) -> bool:
         """Whether a cell has the same settings on the same data, or on better data that is not here."""
@@ -283,7 +282,7 @@ def _scored(
     """An evaluation of the last checkpoint under a protocol: the run's own, a kept one, or a new one."""
     if protocol == result["protocol"]:
         return {"protocol": protocol, "scores": result["scores"]}
-    path = place(
+    path = folder_for(
         folder / "evaluations", f"{protocol['candidates']}-candidates", protocol
     ).with_suffix(".json")
     if not path.exists():

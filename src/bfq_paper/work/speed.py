@@ -14,7 +14,7 @@ from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acting, time_update
 from bfq.errors import BadInput
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.provenance import fingerprint, place, versions
+from bfq.run import fingerprint, folder_for, versions
 from bfq.settings import compose
 from bfq.tasks.catalog import SIZES, TASKS
 from bfq.training.compiled import remember_compilations
@@ -92,7 +92,7 @@ class Measurement:
     def folder(self, bench: Bench) -> Path | None:
         """Named after all that a time depends on, the device among it."""
         told = {**self._all_settings, "device": jax.devices()[0].device_kind}
-        return place(bench.runs, f"efficiency-{self.column.label}", told)
+        return folder_for(bench.runs, f"efficiency-{self.column.label}", told)
 
     def would_make(self, cell: Cell, bench: Bench) -> bool:
         """Whether a cell has the same settings: a time of another device stays until one wants it anew."""

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from bfq.files import locked, make_folder, read_json, write_bytes, write_json
-from bfq.provenance import fingerprint, place
+from bfq.run import fingerprint, folder_for
 from bfq_paper.checkerboard import run_checkerboard
 from bfq_paper.plan.experiments import QUICK, Experiment
 from bfq_paper.results.cells import Cell, Reading
@@ -70,7 +70,7 @@ class Board:
 
     def folder(self, bench: Bench) -> Path | None:
         """Named after its settings."""
-        return place(bench.runs, "checkerboard", self._settings)
+        return folder_for(bench.runs, "checkerboard", self._settings)
 
     def would_make(self, cell: Cell, bench: Bench) -> bool:
         """Whether a cell has the same settings; the data is drawn from the seeds."""

@@ -1,0 +1,17 @@
+"""The types of the public names, for editors and type checkers; `__init__.py` imports them when used."""
+
+from bfq.api import Result as Result
+from bfq.api import evaluate as evaluate
+from bfq.api import train as train
+from bfq.data.dataset import Dataset as Dataset
+from bfq.data.dataset import from_arrays as from_arrays
+from bfq.data.dataset import from_episodes as from_episodes
+from bfq.deploy.policy import Policy as Policy
+from bfq.deploy.policy import load_policy as load_policy
+from bfq.errors import BadInput as BadInput
+from bfq.run import versions as versions
+from bfq.tasks.sources import load_dataset as load_dataset
+
+PACKAGES: tuple[str, ...]
+__version__: str
+__all__: list[str]
