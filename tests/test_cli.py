@@ -622,7 +622,6 @@ def test_the_keywords_of_python_are_the_options_of_the_command_line():
     assert all(f" as {name}\n" in types for name in set(bfq.__all__) - set(bfq.PACKAGES))
 
 
-
 AGENT = """
 from bfq.agents import bc, hyperparameters
 
