@@ -26,7 +26,8 @@ from bfq.nets.critic import Critics, Value
 from bfq.run import Member, members_of, write_config
 from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint
-from bfq.training.population import Program, _keys, drawn, initial_states, pack, populate
+from bfq.training.population import create_population, draw_ahead, initial_states, pack, update_keys
+from bfq.training.program import Program
 
 SPEC = Spec(4, 2)
 STEPS = 240
@@ -111,7 +112,7 @@ def compiled(name):
     members = [
         Member(seed, values) for seed, values in zip((3, 3, 3, 7), overrides(name), strict=True)
     ]
-    population = populate(agent, config, members)
+    population = create_population(agent, config, members)
     program = Program(population, 1)
     # Seed by seed, since compiling `init` for the whole population would take longer than all that it saves.
     firsts = {
@@ -168,7 +169,7 @@ def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_othe
     config = dataclasses.replace(run.config, **overrides(name)[OTHER])
     key, state = run.population.keys[OTHER], member(run.start, OTHER)._replace(step=jnp.int32(0))
     for moment, after, metrics in zip(MOMENTS, states[1:], told, strict=True):
-        rows = drawn(
+        rows = draw_ahead(
             run.population.keys, jnp.int32(moment), length=1, size=config.batch_size, rows=400
         )
         batch = ROWS.batch(rows[0, OTHER])
@@ -176,7 +177,7 @@ def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_othe
             state, said = run.agent.update(
                 state._replace(step=jnp.int32(moment)),
                 batch,
-                _keys(key, jnp.int32(moment))[1],
+                update_keys(key, jnp.int32(moment))[1],
                 config,
             )
         for a, b in zip(leaves(member(after, OTHER)), leaves(state), strict=True):
@@ -491,7 +492,7 @@ def test_a_stored_configuration_repeats_the_run(name, tmp_path, capsys):
 
 def test_chunks_of_any_length_are_the_same_updates():
     agent, config = get_agent("bc"), small("bc")
-    population = populate(agent, config, [Member(0, {})])
+    population = create_population(agent, config, [Member(0, {})])
     whole, _ = Program(population, 6)(initial_states(population, SPEC), ROWS, jnp.int32(0))
     state, part = initial_states(population, SPEC), Program(population, 3)
     for start in (0, 3):
@@ -536,7 +537,7 @@ def test_members_are_every_seed_with_every_value():
 def test_a_structural_value_cannot_vary_within_a_population():
     agent, config = get_agent("bfq"), small("bfq")
     with pytest.raises(BadInput, match="structure"):
-        populate(agent, config, members_of([0], {"width": [16, 32]}))
+        create_population(agent, config, members_of([0], {"width": [16, 32]}))
 
 
 VARIANTS = [

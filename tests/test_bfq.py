@@ -11,7 +11,8 @@ from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 from bfq.flow.maps import one_step
 from bfq.run import Member
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Program
 
 AGENT = get_agent("bfq")
 SPEC = Spec(3, 2)
@@ -188,7 +189,7 @@ def test_critics_find_the_known_values_of_a_small_mdp(aggregation):
         {**SMALL, "aggregation": aggregation, "discount": 0.9, "critic_target_rate": 0.05, "steps": 3000,
          "learning_rate": 3e-3, "architecture": "raw_time", "policy_target_start": 0},
     )  # fmt: skip
-    population = populate(AGENT, config, [Member(0, {})])
+    population = create_population(AGENT, config, [Member(0, {})])
     state, _ = Program(population, 3000)(
         initial_states(population, SPEC), pack(chain()), jnp.int32(0)
     )
@@ -302,7 +303,7 @@ def test_members_of_a_population_may_measure_the_composition_error_in_their_own_
     overrides = [{}, {"composition_power": 3.0, "composition_weight": 4.0}]
 
     def trained(members, **values):
-        population = populate(AGENT, configure(AGENT, {**SMALL, **values}), members)
+        population = create_population(AGENT, configure(AGENT, {**SMALL, **values}), members)
         states, _ = Program(population, 5)(
             initial_states(population, SPEC), pack(chain()), jnp.int32(0)
         )

@@ -22,7 +22,8 @@ from bfq.diffusion.consistency import (
     sampling_times,
 )
 from bfq.run import Member
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Program
 
 AGENT = module.AGENT
 SPEC = Spec(3, 2)
@@ -309,7 +310,7 @@ def test_critics_find_the_known_values_of_a_small_mdp():
         {**SMALL, "discount": 0.9, "critic_target_rate": 0.05, "steps": 1500, "critic_learning_rate": 1e-2,
          "schedule": "cosine", "policy_target_start": 0, "consistency_steps": 1},
     )  # fmt: skip
-    population = populate(AGENT, config, [Member(0, {})])
+    population = create_population(AGENT, config, [Member(0, {})])
     state, _ = Program(population, 1500)(
         initial_states(population, SPEC), pack(chain()), jnp.int32(0)
     )

@@ -14,7 +14,8 @@ from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import cosine
 from bfq.diffusion.solvers import generate
 from bfq.run import Member
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Program
 
 AGENT = get_agent("dql")
 SPEC = Spec(3, 2)
@@ -171,7 +172,7 @@ def test_critics_find_the_known_values_of_a_small_mdp():
     config = configure(AGENT, {
         **SMALL, "discount": 0.9, "critic_target_rate": 0.05, "steps": 2000, "learning_rate": 1e-3,
         "critic_learning_rate": 3e-3, "eta": 0.1})  # fmt: skip
-    population = populate(AGENT, config, [Member(0, {})])
+    population = create_population(AGENT, config, [Member(0, {})])
     state, _ = Program(population, 2000)(
         initial_states(population, SPEC), pack(chain()), jnp.int32(0)
     )

@@ -13,7 +13,8 @@ from bfq.agents.registry import configure, get_agent
 from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
 from bfq.run import Member
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Program
 
 AGENT = get_agent("edp")
 SPEC = Spec(3, 2)
@@ -136,7 +137,7 @@ def test_it_finds_the_better_of_two_actions_and_its_value():
     config = configure(AGENT, {
         **SMALL, "width": 32, "steps": 1500, "learning_rate": 2e-3, "critic_learning_rate": 3e-3,
         "policy_target_rate": 0.05, "diffusion_times": 20, "denoising_steps": 8})  # fmt: skip
-    population = populate(AGENT, config, [Member(0, {})])
+    population = create_population(AGENT, config, [Member(0, {})])
     arrays = pack({name: value.astype(np.float32) for name, value in rows.items()})
     state, _ = Program(population, 1500)(
         initial_states(population, Spec(1, 1)), arrays, jnp.int32(0)

@@ -13,7 +13,8 @@ from bfq.flow.maps import boundary_loss
 from bfq.flow.meanflow import average_velocity, interval_times, logit_normal, meanflow_loss
 from bfq.nets.velocity import EmbeddedVelocity
 from bfq.run import Member
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Program
 
 AGENT = module.AGENT
 SPEC = Spec(3, 2)
@@ -275,7 +276,9 @@ def test_the_policy_finds_the_better_of_two_logged_actions():
     rows = pack({name: value.astype(np.float32) for name, value in arrays.items()})
     config = configure(AGENT, {**SMALL, "width": 32, "depth": 2, "steps": 2000, "learning_rate": 3e-3,
                                "architecture": "raw_time", "eta": 0.5, "batch_size": 128})  # fmt: skip
-    population = populate(AGENT, config, [Member(0, {"eta": 0.5}), Member(0, {"eta": 0.0})])
+    population = create_population(
+        AGENT, config, [Member(0, {"eta": 0.5}), Member(0, {"eta": 0.0})]
+    )
     states, metrics = Program(population, 2000)(
         initial_states(population, Spec(1, 1)), rows, jnp.int32(0)
     )

@@ -11,7 +11,7 @@ from bfq import experiment
 from bfq.agents import Batch
 from bfq.agents.registry import get_agent
 from bfq.settings import compose
-from bfq.training.population import drawn
+from bfq.training.population import draw_ahead
 
 EPISODES, LENGTH, SIZE = 4, 10, 64
 ROWS = EPISODES * LENGTH
@@ -74,7 +74,7 @@ def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
     experiment.execute(tmp_path / "run", data, (), quiet=True)
     trained = experiment.load_trained(tmp_path / "run")
     found = trained.checkpoint.states.batch
-    rows = drawn(trained.population.keys, jnp.int32(0), length=1, size=SIZE, rows=ROWS)[0, 0]
+    rows = draw_ahead(trained.population.keys, jnp.int32(0), length=1, size=SIZE, rows=ROWS)[0, 0]
     expected = by_hand(log(), np.asarray(rows))
     unknown = expected.next_known[:, None] == 0  # a′ of an episode's last row is anything
     for name in Batch._fields:

@@ -40,10 +40,9 @@ from bfq.settings import baseline_of, check_precision, command, load_run
 from bfq.tasks.sources import load_dataset
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
-from bfq.training.feeding import feed
 from bfq.training.health import Health
 from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
-from bfq.training.population import Population, initial_states, populate
+from bfq.training.population import Population, create_population, feed, initial_states
 from bfq.training.progress import announced, data_bar, reporting
 from bfq.training.trackers import open_trackers
 
@@ -99,7 +98,7 @@ def population_of(run: RunConfig) -> Population:
     """All seeds and hyperparameter settings of a run."""
     agent = get_agent(run.agent)
     half = run.precision == "bfloat16"
-    return populate(agent, configure(agent, run.config), run.members, half)
+    return create_population(agent, configure(agent, run.config), run.members, half)
 
 
 def world_of(run: RunConfig) -> World | None:

@@ -19,7 +19,8 @@ from bfq.envs.batch import SerialEnvironments
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import World, population_act, rollout
 from bfq.run import members_of
-from bfq.training.population import Population, Program, Rows, initial_states, pack, populate
+from bfq.training.population import Population, Transitions, create_population, initial_states, pack
+from bfq.training.program import Program
 
 # The names under which agents keep the number of network calls in a training sample.
 INNER_STEPS = ("flow_steps", "denoising_steps", "diffusion_steps", "consistency_steps")
@@ -66,7 +67,7 @@ def resize(
     return configure(agent, {**base, **{k: v for k, v in changed.items() if k in base}})
 
 
-def random_transitions(sizes: Sizes, needs: tuple[str, ...] = ()) -> Rows:
+def random_transitions(sizes: Sizes, needs: tuple[str, ...] = ()) -> Transitions:
     """Random transitions on the device; the time of an update does not depend on their values."""
     rng = np.random.default_rng(0)
     n, (s, a) = sizes.transitions, sizes.spec
@@ -91,9 +92,9 @@ class Compiled(NamedTuple):
     from_cache: bool
 
 
-def compile_population(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> Compiled:
+def compile_population(agent: Agent, config: Any, rows: Transitions, sizes: Sizes) -> Compiled:
     """Compile `sizes.chunk` updates of all members; the shapes of the rows are enough."""
-    population = populate(
+    population = create_population(
         agent, config, members_of(range(sizes.members), {}), sizes.precision == "bfloat16"
     )
     states, program = initial_states(population, rows.spec), Program(population, sizes.chunk)
@@ -124,7 +125,7 @@ def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
     return compile_population(agent, _one_call(config, sizes), rows, sizes).seconds
 
 
-def time_update(agent: Agent, config: Any, rows: Rows, sizes: Sizes) -> dict[str, Any]:
+def time_update(agent: Agent, config: Any, rows: Transitions, sizes: Sizes) -> dict[str, Any]:
     """Microseconds per update with their spread, compilation time, and shares of the device limits.
 
     Operations and bytes are the minimum that an update needs. A share is the time that the device would

@@ -1,4 +1,4 @@
-"""What is computed ahead is what would have been computed in its turn."""
+"""Hoisting changes when something is computed, and no number beyond rounding."""
 
 import dataclasses
 from functools import partial
@@ -12,19 +12,12 @@ from bfq.agents import Spec
 from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.kernels.device import using
 from bfq.run import members_of
-from bfq.training import population as module
-from bfq.training.foresight import Kind, divide
-from bfq.training.population import Program, initial_states, pack, populate
+from bfq.training import program as module
+from bfq.training.population import create_population, initial_states, pack
+from bfq.training.program import Kind, Program, block_length, run_updates, split_by_dependency
 
 SPEC = Spec(3, 2)
-SMALL = {
-    "width": 16,
-    "critic_width": 16,
-    "depth": 1,
-    "critic_depth": 1,
-    "batch_size": 16,
-    "steps": 20,
-}
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16, "steps": 20}  # fmt: skip
 
 
 def transitions(n=50):
@@ -45,14 +38,12 @@ def population(name, **varied):
     agent = get_agent(name)
     fields = {field.name for field in dataclasses.fields(agent.config)}
     config = configure(agent, {k: v for k, v in SMALL.items() if k in fields})
-    return populate(agent, config, members_of(range(2), varied))
+    return create_population(agent, config, members_of(range(2), varied))
 
 
-@pytest.mark.parametrize(
-    "name", ["bfq", "td3_bc"]
-)  # td3_bc does some things at every second update only
-def test_a_chunk_is_its_updates_one_after_the_other(name):
-    """Bit for bit the same draws, and the same numbers to rounding."""
+@pytest.mark.parametrize("name", ["bfq", "td3_bc"])  # td3_bc: the policy at every second update
+def test_a_program_equals_its_updates_one_after_the_other(name):
+    """The same draws bit for bit, and the same numbers up to rounding."""
     members, rows = population(name), pack(transitions())
     start = initial_states(members, SPEC)
 
@@ -80,17 +71,17 @@ def test_a_chunk_is_its_updates_one_after_the_other(name):
         np.testing.assert_allclose(np.asarray(a, np.float64), b, rtol=2e-3, atol=2e-4)
 
 
-def test_how_far_ahead_one_looks_changes_nothing(monkeypatch):
+def test_the_memory_for_hoisting_changes_nothing(monkeypatch):
     members, rows = population("bfq", eta=[0.5, 2.0]), pack(transitions())
     results = []
-    for budget in (1, 2**28):  # bytes: every update for itself, or all at once
-        monkeypatch.setattr(module, "AHEAD_BYTES", budget)
+    for budget in (1, 2**28):  # one update per block, or all in one
+        monkeypatch.setattr(module, "HOISTED_BYTES", budget)
         results.append(Program(members, 6)(initial_states(members, SPEC), rows, jnp.int32(3)))
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_values_are_divided_by_what_they_depend_on():
+def test_equations_are_split_by_what_they_depend_on():
     def function(step, member, state):
         key, factor = member
         noise = jax.random.normal(key, (4,)) * factor
@@ -98,23 +89,23 @@ def test_values_are_divided_by_what_they_depend_on():
         return {"new": state + rate * noise, "chance": noise.sum(), "rate": rate}
 
     inputs = jnp.float32(2.0), (jax.random.key(1), jnp.float32(3.0)), jnp.arange(4.0)
-    divided = divide(function, *inputs)
-    assert [var.aval.shape for var in divided.foreseen[Kind.STEP]] == [()]
-    assert (4,) in [var.aval.shape for var in divided.foreseen[Kind.MEMBER]]
-    assert {e.primitive.name for e in divided.equations[Kind.STATE]} <= {"mul", "add"}
-    assert divided.private_bytes() >= 16
+    split = split_by_dependency(function, *inputs)
+    assert [var.aval.shape for var in split.hoisted[Kind.STEP]] == [()]
+    assert (4,) in [var.aval.shape for var in split.hoisted[Kind.MEMBER]]
+    assert {e.primitive.name for e in split.equations[Kind.STATE]} <= {"mul", "add"}
+    assert split.member_bytes() >= 16
 
-    always = divided.always()
-    common = divided.common(inputs[0], always)
-    private = divided.private(inputs[0], inputs[1], always, common)
+    constants = split.constants()
+    shared = split.per_step(inputs[0], constants)
+    own = split.per_member(inputs[0], inputs[1], constants, shared)
     expected = function(*inputs)
-    found = divided.rest(*inputs, always, common, private)
+    found = split.remainder(*inputs, constants, shared, own)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
 
 
-def test_no_network_is_needed_for_what_is_foreseen():
-    """The batch, the noise, the times and the noisy actions of BFQ: all that the loop need not wait for."""
+def test_hoisted_values_need_no_network():
+    """The batch, the noise, the times and the noisy actions of BFQ are computed ahead."""
     members, rows = population("bfq"), pack(transitions())
 
     def one(tree):
@@ -126,29 +117,31 @@ def test_no_network_is_needed_for_what_is_foreseen():
         return members.agent.update(state._replace(step=step), batch, key, config)
 
     state = one(initial_states(members, SPEC))
-    divided = divide(update, jnp.int32(0), (members.keys[0], one(members.configs)), state)
-    late = [equation.primitive.name for equation in divided.equations[Kind.STATE]]
+    split = split_by_dependency(
+        update, jnp.int32(0), (members.keys[0], one(members.configs)), state
+    )
+    late = [equation.primitive.name for equation in split.equations[Kind.STATE]]
     assert not any("random" in name or "gather" in name or "threefry" in name for name in late)
     assert late.count("dot_general") > 20
-    assert not any(e.primitive.name == "dot_general" for e in divided.equations[Kind.MEMBER])
+    assert not any(e.primitive.name == "dot_general" for e in split.equations[Kind.MEMBER])
 
 
 @pytest.mark.parametrize(
     ("length", "each", "ahead"), [(500, 2**20, 250), (7, 1, 7), (6, 2**27, 2), (5, 2**40, 1)]
 )
 def test_the_block_divides_the_chunk_and_fits_the_memory(length, each, ahead):
-    assert module._block_length(length, each) == ahead
+    assert block_length(length, each) == ahead
 
 
 @pytest.mark.parametrize("name", agent_names())
-def test_every_agent_can_be_made_into_a_program_for_a_gpu(name):
-    """Lowered, not run: a kernel that cannot be, or a derivative that it lacks, fails here."""
+def test_every_agent_compiles_for_a_gpu(name):
+    """Lowered, not run: a kernel that cannot be lowered or has no derivative fails here."""
     members = population(name)
     rows = pack(
         transitions()
         | {"next_actions": transitions()["actions"], "next_known": np.ones(50, np.float32)}
     )
-    run = partial(module._chunk, members.agent, True, 2)
+    run = partial(run_updates, members.agent, True, 2)
     states = jax.eval_shape(lambda: initial_states(members, SPEC))
     with using(kernels=True):
         traced = jax.jit(run).trace(states, members.keys, members.configs, rows, jnp.int32(0))
