@@ -40,7 +40,7 @@ ONLY = {
     "kernels": {"kernels", "nets"},
     "reports": {"reports", "errors", "files", "options", "run"},
     "envs": {"envs", "errors", "options", "records"},
-    "presets": {"presets"},
+    "presets": {"presets", "options", "records"},
 }
 SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
 

@@ -14,7 +14,7 @@ from bfq.agents import Agent
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstring, with_choices
 from bfq.files import make_folder, write_bytes
-from bfq.presets import SECTIONS, entries
+from bfq.presets import SECTIONS, Entry, entries
 from bfq.settings import compose
 from bfq.tasks.catalog import MINI, PAPER, PENDULUM, TASKS
 
@@ -48,7 +48,7 @@ def agent_page(agent: Agent) -> str:
         groups=groups,
         tuned=_tuned_values(agent),
         presets=[
-            (_tasks(entry["tasks"]), _settings(entry), entry["source"].replace("|", "/"))
+            (_tasks(entry.tasks), _settings(entry), entry.source.replace("|", "/"))
             for entry in entries(agent.name)
         ],
     )
@@ -77,11 +77,11 @@ def _tasks(names: Iterable[str]) -> str:
     return ", ".join("all" if name == "*" else name for name in names)
 
 
-def _settings(entry: dict[str, Any]) -> str:
+def _settings(entry: Entry) -> str:
     return ", ".join(
         f"`{'' if section == 'config' else section + ': '}{name} = {_value(value)}`"
         for section in SECTIONS
-        for name, value in entry.get(section, {}).items()
+        for name, value in entry.values(section).items()
     )
 
 

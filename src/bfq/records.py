@@ -23,11 +23,23 @@ def decode(content: str | bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        message, _, field = str(error).partition(" - at ")
-        field = re.sub(r"^`?\$\.?|`$", "", field)
-        raise BadInput(f"{where}: {field or 'its content'}: {message}.") from error
+        raise _misfit(error, where) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{where} is not readable JSON: {error}.") from error
+
+
+def convert(content: Any, kind: type[T], where: str) -> T:
+    """Plain lists and dictionaries as an object of this type; BadInput with the path of the field."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise _misfit(error, where) from error
+
+
+def _misfit(error: msgspec.ValidationError, where: str) -> BadInput:
+    message, _, field = str(error).partition(" - at ")
+    field = re.sub(r"^`?\$\.?|`$", "", field)
+    return BadInput(f"{where}: {field or 'its content'}: {message}.")
 
 
 def read_text(file: Path) -> bytes:

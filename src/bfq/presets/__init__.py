@@ -1,15 +1,45 @@
 """Values of the hyperparameters by agent and task, each with its source.
 
-One TOML file an agent, read from top to bottom: an entry applies to the tasks and families it names ("*" is
-all), and a later entry overrides an earlier one. `config` are the agent's hyperparameters, `data` the
-transforms, `evaluation` the protocol.
+One TOML file per agent, read from top to bottom: an entry applies to the tasks and families that it names
+("*" is all of them), and a later entry overrides an earlier one. `config` holds hyperparameters, `data` the
+transforms and `evaluation` the protocol.
 """
 
 import tomllib
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+
+from bfq.options import Name, Value
+from bfq.records import convert
 
 SECTIONS = ("config", "data", "evaluation")
+
+
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+    """The values for some tasks and families."""
+
+    tasks: Annotated[list[Name], Meta(min_length=1)]
+    source: Annotated[str, Meta(min_length=11)]
+    config: dict[str, Value] = {}
+    data: dict[Literal["observations", "reward"], Name] = {}
+    evaluation: dict[str, Value] = {}
+
+    def applies(self, task: str, family: str) -> bool:
+        """Whether the entry is for this task of this family."""
+        return not {"*", task, family}.isdisjoint(self.tasks)
+
+    def values(self, section: str) -> dict[str, Value]:
+        """The values of a section."""
+        found: dict[str, Value] = getattr(self, section)
+        return found
+
+
+class PresetFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The entries of an agent in their order."""
+
+    preset: list[Entry]
 
 
 class Sourced(NamedTuple):
@@ -22,18 +52,20 @@ class Sourced(NamedTuple):
 Preset = dict[str, dict[str, Sourced]]
 
 
-def entries(agent: str) -> list[dict[str, Any]]:
-    """An agent's entries in their order; none where it has no file."""
+def entries(agent: str) -> list[Entry]:
+    """The entries of an agent in their order; none if it has no file."""
     file = files(__package__) / f"{agent}.toml"
-    return list(tomllib.loads(file.read_text())["preset"]) if file.is_file() else []
+    if not file.is_file():
+        return []
+    return convert(tomllib.loads(file.read_text()), PresetFile, file.name).preset
 
 
 def preset(agent: str, task: str, family: str) -> Preset:
     """The values for an agent on a task, by section."""
     chosen: Preset = {section: {} for section in SECTIONS}
     for entry in entries(agent):
-        if {"*", task, family} & set(entry["tasks"]):
+        if entry.applies(task, family):
             for section in SECTIONS:
-                for name, value in entry.get(section, {}).items():
-                    chosen[section][name] = Sourced(value, entry["source"])
+                for name, value in entry.values(section).items():
+                    chosen[section][name] = Sourced(value, entry.source)
     return chosen
