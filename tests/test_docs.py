@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tools.agent_pages import agent_page, agent_pages
+from tools.command_page import command_page
 
 import bfq
 import bfq.agents
@@ -71,6 +72,10 @@ def test_the_pages_about_agents_are_up_to_date():
     assert {path.name for path in folder.iterdir()} == set(wanted)
     stale = [name for name, text in wanted.items() if (folder / name).read_text() != text]
     assert not stale, "run `make docs`"
+
+
+def test_the_page_about_commands_is_up_to_date():
+    assert (DOCS / "command-line.md").read_text() == command_page(), "run `make docs`"
 
 
 def test_formulas_include_shared_losses():

@@ -85,7 +85,12 @@ class RunOptions(TypedDict, total=False):
             "NAME",
         ),
     ]
-    agent: Annotated[Name, option("an agent (see `bfq agents`)", "NAME", default="bfq")]
+    agent: Annotated[
+        Name,
+        option(
+            "an agent (see `bfq agents`), or a Python file with an agent", "NAME", default="bfq"
+        ),
+    ]
 
     steps: Annotated[Positive, option("gradient updates; default from the preset")]
     seeds: Annotated[

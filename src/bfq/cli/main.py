@@ -1,4 +1,4 @@
-"""`bfq VERB …`: finds the verb, runs it, and turns what goes wrong into one sentence and an exit code."""
+"""`bfq COMMAND …`: find the command, run it, and turn errors into one sentence and an exit code."""
 
 import os
 import sys
@@ -7,30 +7,29 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
+from typing import Any
 
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import unknown
 
 VERBS = {
-    "train": "train and evaluate; with no argument, the embedded default task",
+    "train": "train an agent and evaluate it; without options, on a small built-in task",
     "sweep": "train a grid of hyperparameters and rank it",
-    "evaluate": "score a run's saved members again",
-    "tasks": "what can be trained on, and whether its data is here",
-    "agents": "the methods; with a name, its hyperparameters and their sources",
-    "data": "make data here, bring in your own, look at it",
-    "report": "tables, learning curves and one HTML page from finished runs",
+    "evaluate": "score a trained run again, under its own protocol or another one",
+    "tasks": "list the tasks, and whether their data is on this machine",
+    "agents": "list the agents; with a name, its hyperparameters and their sources",
+    "data": "generate, import, inspect and download datasets",
+    "report": "write tables, learning curves and an HTML page from finished runs",
     "export": "write a trained policy to a file that runs without JAX",
-    "bench": "how fast updates and actions are",
-    "doctor": "what works on this machine",
+    "bench": "measure the speed of updates, actions and evaluations",
+    "doctor": "check what works on this machine",
 }
-
-
 COMMANDS = "bfq.commands"  # the entry point group in which other packages offer commands
 
 
 @cache
 def verbs() -> dict[str, str]:
-    """Every command with its one-line description: bfq's own, then those of installed packages."""
+    """Every command with its description: bfq's own, then those of installed packages."""
     return VERBS | {name: module.ABOUT for name, module in _offered().items()}
 
 
@@ -47,28 +46,32 @@ def _module(verb: str) -> ModuleType:
     return import_module(f"bfq.cli.{verb}") if verb in VERBS else _offered()[verb]
 
 
+def add_command(commands: Any, name: str, complete: bool) -> None:
+    """Add the parser of a command; only a complete one has options, and imports its module for them."""
+    about = verbs()[name]
+    parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    if complete:
+        _module(name).add_arguments(parser)
+
+
 def build_parser(chosen: str | None) -> Parser:
-    """The parser; only the chosen verb's file is imported for its words."""
+    """The parser of all commands, with the options of the chosen one."""
     parser = Parser(prog="bfq", description="Expressive one-step policies from logged data.")
-    commands = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    for name, about in verbs().items():
-        command = commands.add_parser(
-            name, help=about, description=f"{about[0].upper()}{about[1:]}."
-        )
-        if name == chosen:
-            _module(name).add_arguments(command)
+    commands = parser.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
+    for name in verbs():
+        add_command(commands, name, complete=name == chosen)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code."""
+    """Run a command line and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return exit_code(lambda: _run(words))
     except KeyboardInterrupt:
         print("bfq: interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output went away, as `bfq tasks | head` does
+    except BrokenPipeError:  # as in `bfq tasks | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -79,7 +82,7 @@ def _run(words: list[str]) -> int:
     chosen = words[0] if words and words[0] in verbs() else None
     parser = build_parser(chosen)
     arguments = parser.parse_args(words)
-    arguments.words = words  # as they were given
+    arguments.words = words
     if chosen is None:
         parser.print_help()
         return 0
