@@ -17,8 +17,8 @@ INTRO = """# Command line
 <!-- Written by `make docs` from the parsers: change those. -->
 
 `bfq --help` lists the commands and `bfq COMMAND --help` the options of one. Every command that prints results accepts
-`--json`. Bad input is explained in one sentence, with exit code 2; Ctrl-C and SIGTERM save a checkpoint first. Options
-of a run are the keywords of `bfq.train`, with underscores.
+`--json`. Bad input is explained in one sentence, with exit code 2; Ctrl-C and SIGTERM save a checkpoint first. The
+options of a run are keywords of `bfq.train` too.
 """
 
 
