@@ -35,7 +35,7 @@ from bfq.bench.measure import (
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput
 from bfq.files import make_folder, read_json, write_bytes, write_json
-from bfq.reports.growth_figure import growth_figure
+from bfq.reports.sweep_figures import growth_figure
 from bfq.run import versions
 from bfq.settings import compose
 from bfq.training.compiled import CONFIG, remember_compilations

@@ -37,6 +37,10 @@ CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-me
 PEN = "pen-human-v1"  # its data is never here
 KINDS = {"local": "made here.", "rerolled": "rolled out here.", "published": "the published data."}
 PNG = b"\x89PNG\r\n\x1a\n made up"
+TRANSFORMS = {
+    "observations": "none",
+    "reward": {"name": "none", "scale": 1.0, "shift": 0.0},
+}
 
 
 def told(row, column, data, steps=1000, seeds=3, day=1, sha="a" * 64):
@@ -44,9 +48,9 @@ def told(row, column, data, steps=1000, seeds=3, day=1, sha="a" * 64):
     kind = data.partition("/")[0] if "/" in data else "published"
     along = [[10.0 + k + s for s in range(seeds)] for k in range(2)]
     protocol = {"episodes": 50, "seed": 0, "checkpoint": "last", "candidates": 50, "selection": "argmax",
-                "softmax_weight": None, "temperature": 1.0, "policy": "ema"}  # fmt: skip
+                "softmax_weight": 1.0, "temperature": 1.0, "policy": "ema"}  # fmt: skip
     return {
-        "task": data, "agent": column, "steps": steps, "transforms": {}, "reference": None,
+        "task": data, "agent": column, "steps": steps, "transforms": TRANSFORMS, "reference": None,
         "data": {"name": data, "source": "made up", "sha256": sha, "transitions": 9, "episodes": 1,
                  "return_mean": 1.0, "return_std": None, "return_max": 1.0, "normalized_mean": 5.0},
         "versions": {"jax": "0"}, "device": "NVIDIA H200", "train_seconds": 1.0 + day,
@@ -591,10 +595,10 @@ def test_protocols_say_whose_they_are():
 
 def test_data_that_methods_change_in_their_own_ways_says_whose_they_are():
     one, two = cell(CHEETAH, "bfq"), cell(CHEETAH, "iql")
-    one.provenance["transforms"] = {"observations": "standardize"}
-    two.provenance["transforms"] = {"observations": "none"}
+    one.provenance["transforms"] = {**TRANSFORMS, "observations": "standardize"}
+    two.provenance["transforms"] = {**TRANSFORMS, "observations": "none"}
     page = page_of(outcome(one, two), [])
-    assert "iql: as they are; bfq: standardized" in page
+    assert "iql: unchanged; bfq: standardized" in page
     assert "<td>standardized</td>" in page_of(outcome(one), [])
 
 
@@ -632,7 +636,7 @@ def test_a_run_is_told_by_all_its_cells():
         (1, 0.5),
     ]
     assert [(row.step, row.metrics["return"]) for row in run.rows] == [
-        (500, (10.0, 11.0, 10.0, 11.0)), (1000, (11.0, 12.0, 11.0, 12.0)),
+        (500, [10.0, 11.0, 10.0, 11.0]), (1000, [11.0, 12.0, 11.0, 12.0]),
     ]  # fmt: skip
     acting = Outcome(
         EXPERIMENTS["ogbench"], (), (replace(one, column="sorl-8"), replace(one, column="sorl-1"))

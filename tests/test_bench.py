@@ -14,7 +14,7 @@ from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollo
 from bfq.bench.timing import device_limits, timed
 from bfq.cli.bench import MEASUREMENTS, measure, measurement_table
 from bfq.cli.main import main
-from bfq.reports.growth_figure import growth_figure, growth_panels
+from bfq.reports.sweep_figures import growth_figure, growth_panels
 
 SMALL = [
     "--set",

@@ -9,7 +9,7 @@ from matplotlib.container import ErrorbarContainer
 
 from bfq.reports.drawing import COLORS, INK, wrap_evenly
 from bfq.reports.statistics import performance_profile
-from bfq.reports.sweep_figure import draw_sweeps, sweep_figure
+from bfq.reports.sweep_figures import draw_sweeps, sweep_figure
 from bfq_paper.figures_extra import Legend, draw_settings, method_colors, settings_figure
 from bfq_paper.frequency_figure import Point, draw_frequencies, frequency_figure
 from bfq_paper.profile_figure import draw_profiles, profile_figure

@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from bfq.reports.growth_figure import (
+from bfq.reports.sweep_figures import (
     count_text,
+    fixed_text,
     growth_figure,
     growth_panels,
-    held_text,
     scale_limits,
     time_text,
 )
@@ -46,7 +46,7 @@ def test_a_panel_for_every_axis_with_several_values():
         51200.0,
     ]
     assert (
-        held_text([members, batch]) == "elsewhere members 1, batch 256, width 256, transitions 1 M"
+        fixed_text([members, batch]) == "elsewhere members 1, batch 256, width 256, transitions 1 M"
     )
 
 
@@ -100,7 +100,7 @@ def test_noise_is_not_shown_as_growth():
     assert low < 450.0
     assert high > 600.0
     assert high >= 3.99 * low
-    assert growth_figure(rows) == growth_figure(rows)  # the same bytes anew
+    assert growth_figure(rows) == growth_figure(rows)
 
 
 def test_numbers_are_short():

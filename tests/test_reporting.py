@@ -1,284 +1,232 @@
-"""Reports say what result files hold, and survive files that are broken, poor or hostile."""
+"""Reports show what run records hold, and survive files that are broken, poor or hostile."""
 
+import dataclasses
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
-from scipy import stats
 
 from bfq.cli.main import main
 from bfq.errors import BadInput
+from bfq.reports import describe_acting, read_finished, score_name
 from bfq.reports.drawing import spread_labels
 from bfq.reports.figures import (
-    _draw_panel,
-    _limits,
-    _name,
-    _panels,
-    _shortened,
-    curve_words,
-    joined,
+    curve_caption,
+    curve_panels,
+    draw_curves,
     learning_curves,
     losses,
+    method_names,
+    score_caption,
     score_figure,
-    score_words,
+    score_limits,
+    share_panel,
 )
-from bfq.reports.html import report_page
-from bfq.reports.prose import acting, in_words, number_text, plain, protocol, transform
-from bfq.reports.report import write_report
-from bfq.reports.runs import Run, read_run
-from bfq.reports.statistics import interquartile_mean, stratified_bootstrap, summarize, wilson
+from bfq.reports.report import (
+    as_records,
+    comparison,
+    describe_evaluation,
+    describe_reward,
+    describe_successes,
+    list_hyperparameters,
+    report_page,
+    write_report,
+)
+from bfq.reports.statistics import number_text, value_text
 from bfq.reports.tables import (
     aggregates,
-    compares,
-    comparison,
-    markdown,
+    is_comparison,
     markdown_comparison,
-    records,
     rich_standings,
     rich_table,
     score_table,
     standings,
 )
+from bfq.run import RewardRecord
 from bfq.tasks.catalog import SUCCESS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert('x')</script>&\"|$\\frac{"
-Write = Callable[..., Path]
+PROTOCOL = {
+    "episodes": 20, "seed": 10_000, "checkpoint": "last", "candidates": 1, "selection": "argmax",
+    "softmax_weight": 1.0, "temperature": 1.0, "policy": "ema",
+}  # fmt: skip
+DATA = {
+    "name": "pendulum-mixed",
+    "source": "two controllers and noise",
+    "sha256": "ab" * 32,
+    "transitions": 100_000,
+    "episodes": 500,
+    "return_mean": -700.0,
+    "return_std": 300.0,
+    "return_max": -120.0,
+    "normalized_mean": 42.0,
+}
+RECORD = {
+    "task": "pendulum-mixed",
+    "agent": "bfq",
+    "title": "Bootstrapped Flow Q-Learning",
+    "steps": 10_000,
+    "protocol": PROTOCOL,
+    "data": DATA,
+    "transforms": {
+        "observations": "standardize",
+        "reward": {"name": "none", "scale": 1.0, "shift": 0.0},
+    },
+    "reference": {"low": -1200.0, "high": -150.0, "source": "random policy and energy controller"},
+    "versions": {"python": "3.11.7", "jax": "0.10.2"},
+    "device": "cpu",
+    "train_seconds": 73.2,
+    "microseconds_per_step": 7320.0,
+    "config": {"eta": 1.0, "boundary_ratio": 0.5, "mixing": "split"},
+    "command": "bfq train --task pendulum-mixed --seeds 6",
+}
+BC = {"agent": "bc", "title": "Behavior cloning", "train_seconds": 21.0}
 
 
-def result(members: list[dict[str, Any]], scores: Any, **changes: Any) -> dict[str, Any]:
-    return {
-        "task": "pendulum-mixed",
-        "agent": "bfq",
-        "title": "Bootstrapped Flow Q-Learning",
-        "steps": 10_000,
-        "members": members,
-        "scores": scores,
-        "protocol": {
-            "episodes": 20,
-            "seed": 10_000,
-            "checkpoint": "last",
-            "candidates": 1,
-            "selection": "argmax",
-            "softmax_weight": 1.0,
-            "temperature": 1.0,
-            "policy": "ema",
-        },
-        "data": {
-            "name": "pendulum-mixed",
-            "source": "made here by two controllers and noise",
-            "sha256": "ab" * 32,
-            "transitions": 100_000,
-            "episodes": 500,
-            "return_mean": -700.0,
-            "return_std": 300.0,
-            "return_max": -120.0,
-            "normalized_mean": 42.0,
-        },
-        "transforms": {
-            "observations": "standardized",
-            "reward": {"name": "none", "scale": 1.0, "shift": 0.0},
-        },
-        "reference": {
-            "low": -1200.0,
-            "high": -150.0,
-            "source": "random policy and energy controller",
-        },
-        "versions": {"python": "3.11.7", "jax": "0.10.2"},
-        "device": "cpu",
-        "train_seconds": 73.2,
-        "microseconds_per_step": 7320.0,
-        "config": {"eta": 1.0, "boundary_ratio": 0.5, "mixing": "split"},
-        "command": "bfq train --task pendulum-mixed --seeds 6",
-        **changes,
-    }
-
-
-def rows(
-    count: int, final: list[float], normalized: bool, steps: int = 10_000
-) -> list[dict[str, Any]]:
+def metrics(final, normalized, steps):
     """Curves that rise to `final`, with noise of their own for each member."""
+    count = len(final)
     random = np.random.default_rng(count)
-    said: list[dict[str, Any]] = []
+    rows = []
     for step in range(steps // 10, steps + 1, steps // 10):
         decay = np.exp(-4 * step / steps)
-        metrics = {
-            name: list((scale * (decay + 0.2) + 0.05 * random.normal(size=count)).tolist())
-            for name, scale in (
-                ("critic_loss", 9.0),
-                ("policy_loss", -2.0),
-                ("q", 4.0),
-                ("bc_loss", 1.0),
-            )
+        values = {
+            name: (scale * (decay + 0.2) + 0.05 * random.normal(size=count)).tolist()
+            for name, scale in (("critic_loss", 9.0), ("policy_loss", -2.0), ("q", 4.0))
         }
-        said.append({"step": step, "kind": "train", "metrics": metrics})
+        rows.append({"step": step, "kind": "train", "metrics": values})
         score = np.asarray(final) * (1 - decay) + 4 * random.normal(size=count) * (step < steps)
-        evaluation = {"return": (-1200 + 10.5 * score).tolist()} | (
-            {"normalized": score.tolist()} if normalized else {}
-        )
-        said.append({"step": step, "kind": "evaluation", "metrics": evaluation})
-    return said
+        scores = {"return": (-1200 + 10.5 * score).tolist(), "normalized": score.tolist()}
+        if not normalized:
+            del scores["normalized"]
+        rows.append({"step": step, "kind": "evaluation", "metrics": scores})
+    return rows
 
 
-def write(folder: Path, told: dict[str, Any], lines: list[dict[str, Any]]) -> Path:
+def write_run(folder, scores, etas=(), normalized=True, **changes):
+    """A finished run with these normalized scores per seed, and lower ones away from eta = 0.1."""
+    members = [
+        {"seed": seed, "overrides": {"eta": eta} if etas else {}}
+        for eta in etas or (0.1,)
+        for seed in range(len(scores))
+    ]
+    values = [score - 30 * abs(eta - 0.1) for eta in etas or (0.1,) for score in scores]
+    record = {
+        **RECORD,
+        "members": members,
+        "scores": {
+            "return": [-1200 + 10.5 * value for value in values],
+            "normalized": values if normalized else None,
+        },
+        **({} if normalized else {"reference": None}),
+        **changes,
+    }
     folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(told))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
-
-
-def scored(normalized: list[float], with_reference: bool = True) -> dict[str, Any]:
-    returns = [-1200 + 10.5 * value for value in normalized]
-    return {"return": returns, "normalized": normalized if with_reference else None}
+    (folder / "result.json").write_text(json.dumps(record))
+    rows = metrics(values, normalized, record["steps"])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Write:
+def make_run(tmp_path):
+    """Write a run, with a baseline unless told otherwise, and return its folder."""
+
     def make(
-        name: str = "run",
-        normalized: tuple[float, ...] = (94.0, 97.0, 95.5, 98.0, 96.0, 96.5),
-        with_reference: bool = True,
-        with_baseline: bool = True,
-        etas: tuple[float, ...] = (),
-        **changes: Any,
-    ) -> Path:
-        members = [
-            {"seed": seed, "overrides": {"eta": eta} if etas else {}}
-            for eta in etas or (0.0,)
-            for seed in range(len(normalized))
-        ]
-        values = [value - 30 * abs(eta - 0.1) for eta in etas or (0.1,) for value in normalized]
-        if not with_reference:
-            changes = {"reference": None, **changes}
-        told = result(members, scored(values, with_reference), **changes)
-        folder = write(tmp_path / name, told, rows(len(values), values, with_reference))
-        if with_baseline:
-            base = [value - 35 for value in normalized]
-            told = result(
-                [{"seed": seed, "overrides": {}} for seed in range(len(base))],
-                scored(base, with_reference),
-                **{**changes, "agent": "bc", "title": "Behavior cloning", "train_seconds": 21.0},
+        name="run",
+        scores=(94.0, 97.0, 95.5, 98.0, 96.0, 96.5),
+        etas=(),
+        normalized=True,
+        baseline=False,
+        **changes,
+    ):
+        folder = tmp_path / name
+        write_run(folder, scores, etas, normalized, **changes)
+        if baseline:
+            lower = [score - 35 for score in scores]
+            write_run(
+                folder / "baselines" / "bc", lower, normalized=normalized, **{**changes, **BC}
             )
-            write(folder / "baselines" / "bc", told, rows(len(base), base, with_reference))
         return folder
 
     return make
 
 
-class Checker(HTMLParser):
-    """Fails on elements that are not closed in order; keeps elements and text."""
+@pytest.fixture
+def read(make_run):
+    """Write a run and read it."""
+    return lambda *args, **changes: read_finished(make_run(*args, **changes))
 
-    def __init__(self) -> None:
+
+@pytest.fixture
+def many(read):
+    """Runs of one task with one agent each, each better than the previous one."""
+    return lambda count=3: [
+        read(f"run{k}", (50.0 + k, 52.0 + k), agent=f"agent{k}", title=f"Method number {k}")
+        for k in range(count)
+    ]
+
+
+def change_record(folder, **changes):
+    path = folder / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder
+
+
+class Page(HTMLParser):
+    """A page's elements and text; every element must be closed, and nothing loaded from elsewhere."""
+
+    def __init__(self, page):
         super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
+        self.open, self.elements, self.text = [], [], ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        assert page.startswith("<!doctype html>")
+        assert not any(word in page for word in ("url(", "@import"))
+        for name, attributes in self.elements:
+            assert name not in ("script", "link", "iframe", "object")
+            assert not any(key.startswith("on") for key in attributes)
+            for key in ("src", "href", "srcset"):
+                assert (attributes.get(key) or "#").startswith(("#", "data:image/png;base64,"))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
+        self.open += [] if tag in ("meta", "img") else [tag]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
-
-def checked(page: str) -> Checker:
-    """The page, parsed, closed in order and free of anything from elsewhere."""
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    assert page.startswith("<!doctype html>")
-    for name, attributes in checker.elements:
-        assert name not in ("script", "link", "iframe", "object")
-        assert not any(key.startswith("on") for key in attributes)
-        for key in ("src", "href", "srcset"):
-            assert (attributes.get(key) or "#").startswith(("#", "data:image/png;base64,"))
-    assert "url(" not in page
-    assert "@import" not in page
-    return checker
+    def count(self, tag):
+        return [name for name, _ in self.elements].count(tag)
 
 
-def shown(folder: Path, width: int = 80) -> str:
-    written = io.StringIO()
-    Console(width=width, file=written).print(rich_table(read_run(folder)))
-    return written.getvalue()
+def in_terminal(*tables, width=80):
+    file = io.StringIO()
+    for table in tables:
+        Console(width=width, file=file).print(table)
+    return file.getvalue()
 
 
-# Statistics
-
-
-def test_summary_is_scipys_student_interval() -> None:
-    values = [3.0, 5.5, 4.25, 9.0]
-    summary = summarize(values)
-    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert (summary.mean, summary.n) == (np.mean(values), 4)
-    assert summary.std == pytest.approx(np.std(values, ddof=1))
-    assert summary.interval == pytest.approx(expected)
-
-
-def test_one_seed_has_no_interval() -> None:
-    summary = summarize([3.0])
-    assert (summary.mean, summary.std, summary.n, summary.interval) == (3.0, 0.0, 1, None)
-
-
-def test_no_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        summarize([])
-
-
-@pytest.mark.parametrize("n", [1, 3, 4, 7, 8, 30])
-def test_interquartile_mean_is_scipys_trimmed_mean(n: int) -> None:
-    values = np.random.default_rng(n).normal(size=n)
-    assert interquartile_mean(values) == pytest.approx(stats.trim_mean(values, 0.25))
-
-
-def test_bootstrap_of_a_mean_is_near_the_normal_interval() -> None:
-    values = np.random.default_rng(0).normal(size=200)
-    low, high = stratified_bootstrap([values], lambda x: float(x.mean()), resamples=1000)
-    half = 1.96 * values.std() / 200**0.5
-    assert low == pytest.approx(values.mean() - half, abs=0.02)
-    assert high == pytest.approx(values.mean() + half, abs=0.02)
-
-
-def test_bootstrap_resamples_within_groups_and_repeats() -> None:
-    apart = [[1.0, 1.0, 1.0], [5.0, 5.0, 5.0]]
-    assert stratified_bootstrap(apart, lambda x: float(x.mean()), resamples=50) == (3.0, 3.0)
-    groups = [[1.0, 2.0, 4.0], [3.0, 9.0, 7.0]]
-    first, again, other = (stratified_bootstrap(groups, resamples=50, seed=s) for s in (1, 1, 2))
-    assert first == again != other
-
-
-@pytest.mark.parametrize(("successes", "n"), [(0, 10), (3, 10), (10, 10), (499, 500)])
-def test_wilson_is_scipys(successes: int, n: int) -> None:
-    expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
-    assert wilson(successes, n) == pytest.approx((expected.low, expected.high))
-
-
-def test_wilson_refuses_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match="cannot be"):
-        wilson(3, 2)
+def is_png(picture):
+    return (picture or b"").startswith(PNG)
 
 
 # Runs
 
 
-def test_a_run_is_read_with_its_baselines_and_curves(make_run: Write) -> None:
-    run = read_run(make_run())
+def test_a_run_is_read_with_its_baselines_and_curves(read):
+    run = read(baseline=True)
     assert (run.task, run.agent, len(run.members), len(run.rows)) == (
         "pendulum-mixed",
         "bfq",
@@ -290,353 +238,198 @@ def test_a_run_is_read_with_its_baselines_and_curves(make_run: Write) -> None:
     steps, values = run.series("evaluation", "normalized", group)
     assert steps.tolist() == list(range(1000, 10_001, 1000))
     assert values.shape == (10, 6)
-    assert values[-1] == pytest.approx(
-        np.asarray(run.scores["normalized"], float) * (1 - np.exp(-4))
-    )
+    assert values[-1] == pytest.approx(np.asarray(run.scores["normalized"]) * (1 - np.exp(-4)))
 
 
-def test_members_group_by_overrides_in_any_order(make_run: Write) -> None:
-    folder = make_run()
-    told = json.loads((folder / "result.json").read_text())
+def test_members_are_grouped_by_overrides_in_any_order(make_run):
     overrides = [{"a": 1, "b": 2}, {"a": 3, "b": 2}, {"b": 2, "a": 1}] * 2
-    told["members"] = [{"seed": k, "overrides": o} for k, o in enumerate(overrides)]
-    (folder / "result.json").write_text(json.dumps(told))
-    groups = read_run(folder).groups
+    members = [{"seed": k, "overrides": each} for k, each in enumerate(overrides)]
+    groups = read_finished(change_record(make_run(), members=members)).groups
     assert [group.places for group in groups] == [(0, 2, 3, 5), (1, 4)]
     assert [group.label for group in groups] == ["a=1, b=2", "a=3, b=2"]
 
 
-def test_seeds_without_a_score_are_absent(make_run: Write) -> None:
-    folder = make_run(with_baseline=False)
-    path = folder / "result.json"
-    told = json.loads(path.read_text())
-    told["scores"]["return"][1] = told["scores"]["normalized"][1] = None
-    path.write_text(json.dumps(told))
-    run = read_run(folder)
-    assert len(run.scored("normalized", run.groups[0])) == 5
-    assert "5 of 6" in shown(folder)
+def test_seeds_without_a_score_are_left_out(read):
+    scores = {"return": [1.0, None, 2.0], "normalized": [1.0, None, 2.0]}
+    run = read(scores=(1.0, 2.0, 3.0))
+    run = dataclasses.replace(run, scores=scores)
+    assert run.finite_scores("normalized", run.groups[0]) == [1.0, 2.0]
+    assert "2 of 3" in in_terminal(rich_table(run))
 
 
-def test_an_unfinished_run_says_how_to_continue(make_run: Write) -> None:
-    folder = make_run()
-    (folder / "result.json").unlink()
-    with pytest.raises(BadInput, match=rf"not finished.*`bfq train --resume --out {folder}`"):
-        read_run(folder)
+@pytest.mark.parametrize(
+    ("removed", "message"),
+    [
+        ("result.json", "not finished"),
+        ("baselines/bc/result.json", "baselines/bc is not finished"),
+        ("metrics.jsonl", "no file"),
+    ],
+)
+def test_an_incomplete_run_is_refused_with_the_remedy(make_run, removed, message):
+    folder = make_run(baseline=True)
+    (folder / removed).unlink()
+    with pytest.raises(BadInput, match=message) as refused:
+        read_finished(folder)
+    if removed.endswith("result.json"):
+        assert f"`bfq train --resume --out {folder}`" in str(refused.value)
 
 
-def test_what_is_no_run_is_not_to_be_continued(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     (tmp_path / "page").mkdir()
-    (tmp_path / "page" / "report.html").write_text("")
-    for place in (tmp_path / "page", tmp_path / "page" / "report.html"):
-        with pytest.raises(BadInput, match=rf"^{place} is not a run: it has no config\.json\.$"):
-            read_run(place)
-
-
-def test_an_unfinished_baseline_is_continued_with_its_run(make_run: Write) -> None:
-    folder = make_run()
-    (folder / "baselines" / "bc" / "result.json").unlink()
-    with pytest.raises(BadInput, match=rf"baselines/bc is not finished.*--out {folder}`"):
-        read_run(folder)
-
-
-def test_missing_folder_and_missing_metrics(make_run: Write, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"page is not a run: it has no config\.json"):
+        read_finished(tmp_path / "page")
     with pytest.raises(BadInput, match="no run folder"):
-        read_run(tmp_path / "nowhere")
-    folder = make_run()
-    (folder / "metrics.jsonl").unlink()
-    with pytest.raises(BadInput, match=r"no file .*metrics\.jsonl"):
-        read_run(folder)
+        read_finished(tmp_path / "nowhere")
+
+
+ROW = '{{"step": {step}, "kind": "train", "metrics": {{"q": [{q}]}}}}'
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "content", "message"),
     [
-        ("result.json", "{", "not readable JSON"),
-        ("result.json", "[" * 100_000, "not readable JSON"),
-        ("result.json", '{"steps": NaN}', "not readable JSON: NaN is no number that can be used"),
-        (
-            "result.json",
-            '{"steps": 1e999}',
-            "not readable JSON: 1e999 is no number that can be used",
-        ),
-        (
-            "result.json",
-            f'{{"steps": 1{"0" * 400}}}',
-            "not readable JSON: 1000000000000000000… is no number",
-        ),
-        (
-            "metrics.jsonl",
-            '{"step": 1, "kind": "train", "metrics": {"q": [-Infinity]}}',
-            "-Infinity is no",
-        ),
-        ("result.json", "[]", "expected an object"),
-        ("result.json", "{}", "lacks 'task'"),
-        ("metrics.jsonl", '{"step": 1', "line 1 is not readable JSON"),
-        (
-            "metrics.jsonl",
-            '{"step": "one", "kind": "train", "metrics": {}}',
-            "'step' cannot be a str",
-        ),
-        (
-            "metrics.jsonl",
-            '{"step": 1, "kind": "train", "metrics": {"q": [1.0]}}',
-            "1 numbers for 6 members",
-        ),
-        (
-            "metrics.jsonl",
-            '{"step": 1, "kind": "train", "metrics": {"q": ["x"]}}',
-            "not a list of numbers",
-        ),
+        ("result.json", "{", "JSON"),
+        ("result.json", "[" * 100_000, "result.json"),
+        ("result.json", '{"steps": NaN}', "JSON"),
+        ("result.json", '{"steps": 1e999}', "steps"),
+        ("result.json", f'{{"steps": 1{"0" * 400}}}', "steps"),
+        ("result.json", "[]", "object"),
+        ("result.json", "{}", "task"),
+        ("metrics.jsonl", '{"step": 1', "line 1"),
+        ("metrics.jsonl", ROW.format(step=1, q="-Infinity"), "line 1"),
+        ("metrics.jsonl", ROW.format(step='"one"', q=1), "step"),
+        ("metrics.jsonl", ROW.format(step=1, q=1), "1 numbers for 6 members"),
+        ("metrics.jsonl", ROW.format(step=1, q='"x"'), "metrics"),
+        ("metrics.jsonl", "\udcff\udcfe\0", "line 1"),
     ],
 )
-def test_corrupt_files_are_named(make_run: Write, name: str, text: str, says: str) -> None:
+def test_corrupt_files_are_refused_by_name(make_run, name, content, message):
     folder = make_run()
-    (folder / name).write_text(text)
-    with pytest.raises(BadInput, match=says) as trouble:
-        read_run(folder)
-    assert name in str(trouble.value)
+    (folder / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadInput, match=message) as refused:
+        read_finished(folder)
+    assert name in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
-        ({"steps": "many"}, "'steps' cannot be a str"),
-        ({"data": {}}, "lacks data: 'name'"),
-        ({"members": []}, "no members"),
-        ({"members": [3]}, "members: expected an object"),
-        ({"scores": {"return": [1.0], "normalized": None}}, "1 numbers for 6 members"),
+        ({"steps": "many"}, "steps"),
+        ({"data": {}}, "data: .*name"),
+        ({"members": []}, "members"),
+        ({"members": [3]}, r"members\[0\]"),
+        ({"scores": {"return": [1.0], "normalized": None}}, "1 scores for 6 members"),
+        ({"title": HOSTILE}, "title"),
+        ({"task": ""}, "task"),
     ],
 )
-def test_results_that_make_no_sense_are_refused(
-    make_run: Write, changes: dict[str, Any], says: str
-) -> None:
-    folder = make_run()
-    path = folder / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(BadInput, match=says):
-        read_run(folder)
-
-
-def test_files_that_are_not_text_are_refused(make_run: Write) -> None:
-    folder = make_run()
-    (folder / "metrics.jsonl").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="cannot read"):
-        read_run(folder)
+def test_records_that_do_not_fit_the_schema_are_refused(make_run, changes, message):
+    with pytest.raises(BadInput, match=message):
+        read_finished(change_record(make_run(), **changes))
 
 
 # Tables
 
 
-def test_rows_are_data_baselines_agent(make_run: Write) -> None:
-    table = score_table(read_run(make_run()))
-    assert [(row.kind, row.agent, row.seeds) for row in table.rows] == [
-        ("data", "data", None),
-        ("baseline", "bc", 6),
-        ("agent", "bfq", 6),
-    ]
-    assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes a seed, last checkpoint"
-    data, bc, agent = records(table)
+def test_rows_are_data_baselines_agent(read):
+    table = score_table(read(baseline=True))
+    rows = [(row.kind, row.agent, row.seeds) for row in table.rows]
+    assert rows == [("data", "data", None), ("baseline", "bc", 6), ("agent", "bfq", 6)]
+    assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes per seed, last checkpoint"
+    data, bc, agent = as_records(table)
     assert data["return"]["mean"] == -700.0
-    assert agent["normalized"]["mean"] == pytest.approx(
-        np.mean([94.0, 97.0, 95.5, 98.0, 96.0, 96.5])
-    )
+    assert agent["normalized"]["mean"] == pytest.approx(np.mean([94, 97, 95.5, 98, 96, 96.5]))
     assert bc["train_seconds"] == 21.0
-    json.dumps(records(table), allow_nan=False)
+    json.dumps(as_records(table), allow_nan=False)
 
 
-def test_each_setting_has_its_row(make_run: Write) -> None:
-    table = score_table(read_run(make_run(etas=(0.05, 0.1), normalized=(90.0, 92.0))))
-    assert [row.overrides for row in table.rows] == ["", "", "eta=0.05", "eta=0.1"]
-    assert table.rows[-1].normalized is not None
+def test_each_setting_has_a_row(read):
+    table = score_table(read(etas=(0.05, 0.1), scores=(90.0, 92.0)))
+    assert [row.overrides for row in table.rows] == ["", "eta=0.05", "eta=0.1"]
     assert table.rows[-1].normalized.mean == pytest.approx(91.0)
 
 
-def test_the_terminal_table_fits_80_columns(make_run: Write) -> None:
-    text = shown(make_run())
+def test_the_terminal_table_fits_80_columns(read):
+    text = in_terminal(rich_table(read(baseline=True)))
     assert max(len(line) for line in text.splitlines()) <= 80
-    assert "96.2 ± 1.4" in text
-    assert "[94.7, 97.6]" in text
-    assert "−190.2 ± 14.3" in text
+    for words in ("96.2 ± 1.4", "[94.7, 97.6]", "−190.2 ± 14.3"):
+        assert words in text
     assert "…" not in text
 
 
-def test_one_seed_shows_no_spread(make_run: Write) -> None:
-    text = shown(make_run(normalized=(96.0,))).rpartition("mean ±")[0]
+def test_one_seed_has_no_spread_and_no_reference_no_normalized_score(read):
+    text = in_terminal(rich_table(read("one", (96.0,)))).rpartition("mean ±")[0]
     assert "96.0" in text
-    assert "±" not in text
-    assert "[" not in text
+    assert not {"±", "["} & set(text)
+    run = read("plain", normalized=False, data=DATA | {"normalized_mean": None})
+    assert all(row["normalized"] is None for row in as_records(score_table(run)))
+    assert "–" in in_terminal(rich_table(run))
 
 
-def test_without_a_reference_there_are_returns_only(make_run: Write) -> None:
-    folder = make_run(
-        with_reference=False, data=result([], None)["data"] | {"normalized_mean": None}
-    )
-    assert all(row["normalized"] is None for row in records(score_table(read_run(folder))))
-    assert "–" in shown(folder)
-
-
-def test_where_successes_count_the_score_is_their_share(make_run: Write) -> None:
-    counting = read_run(
-        make_run("counting", (90.0,), reference=asdict(SUCCESS), with_baseline=False)
-    )
-    plain = read_run(make_run("plain", (90.0,), with_baseline=False))
-    assert in_words("normalized", [counting]) == "success in %"
-    assert (
-        in_words("normalized", [counting, plain])
-        == in_words("normalized", [plain])
-        == "normalized score"
-    )
-    assert in_words("return", [counting]) == "return"
-    page = checked(report_page([counting])).text
-    assert "share of episodes that succeed" in page
-    assert "normalized score of 0" not in page
-    assert "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)." in page
-    assert "Wilson" not in checked(report_page([plain])).text
-    sweep = read_run(
-        make_run(
-            "etas", (90.0, 100.0), reference=asdict(SUCCESS), with_baseline=False, etas=(0.1, 1.1)
-        )
-    )
-    assert "With eta=0.1, 38 of 40 episodes succeeded" in protocol(sweep)
-    assert "With eta=1.1, 26 of 40 episodes succeeded" in protocol(sweep)
-    assert "A normalized score of 0 is a return of" in checked(report_page([plain])).text
-
-
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ("standardize", "standardized"),
-        ("none", "as they are"),
-        ("another", "another"),
-        ({"name": "none", "scale": 1.0, "shift": 0.0}, "as it is"),
-        (
-            {"name": "return_range", "scale": 0.179234, "shift": 0.0},
-            "r ← 0.179234 × r, so that returns of the data span 1,000",
-        ),
-        ({"name": "minus_one", "scale": 1.0, "shift": -1.0}, "r ← r − 1"),
-        ({"name": "cql_antmaze", "scale": 4.0, "shift": -2.0}, "r ← 4 × r − 2"),
-        ({"name": ["odd"], "scale": 2.0, "shift": 1.0}, "r ← 2 × r + 1"),
-        ({"name": "odd"}, "name odd"),
-        (None, "–"),
-    ],
-)
-def test_transforms_in_words(told: Any, words: str) -> None:
-    assert transform(told) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(-280.1789, "−280.179"), (-3, "−3"), (1e-5, "1e−05"), ("a-b", "a-b"), (True, "True")],
-)
-def test_values_have_a_true_minus(value: Any, text: str) -> None:
-    assert plain(value) == text
-
-
-def test_what_an_agent_ignores_is_not_told_of_it(make_run: Write) -> None:
-    run = read_run(
-        make_run("still", (90.0,), ignores=["policy", "temperature"], with_baseline=False)
-    )
-    assert (
-        "Actions came from the policy itself, without noise; it gives one for a state."
-        in protocol(run)
-    )
-    flow = replace(
-        run, ignores=("policy",), protocol={**run.protocol, "temperature": 0.5, "policy": "online"}
-    )
-    assert "the policy itself, with noise at temperature 0.5; one action" in protocol(flow)
-    assert acting(flow) == "1 candidate, noise × 0.5"
-    heeding = replace(flow, ignores=(), protocol={**flow.protocol, "policy": "ema"})
-    assert "the moving average of the policy, with noise at temperature 0.5" in protocol(heeding)
-
-
-def test_markdown_keeps_its_columns_whatever_the_names(make_run: Write) -> None:
-    text = markdown(read_run(make_run(title=HOSTILE, with_baseline=False)))
-    lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) == 4
+def test_markup_in_names_stays_text(read):
+    run = read(title="[red]x[/nonsense]")
+    assert "[red]x[/nonsense]" in in_terminal(rich_table(run), width=120)
+    runs = [run, read("other", title="a|b $\\frac{ *c*")]
+    lines = [x.replace("\\|", "") for x in markdown_comparison(runs).splitlines() if x[:1] == "|"]
+    assert len(lines) == 5
     assert {line.count("|") for line in lines} == {8}
-    assert "<script" not in text.replace("\\<", "")
-
-
-def test_rich_markup_in_names_is_text(make_run: Write) -> None:
-    assert "[red]x[/nonsense]" in shown(
-        make_run(title="[red]x[/nonsense]", with_baseline=False), 120
-    )
 
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
     [(-1234.5, 0, "−1,234"), (-0.0001, 2, "0.00"), (3.14159, 2, "3.14")],
 )
-def test_numbers_as_text(value: float, digits: int, text: str) -> None:
+def test_numbers_as_text(value, digits, text):
     assert number_text(value, digits) == text
 
 
-def test_methods_are_aggregated_over_tasks(make_run: Write) -> None:
-    one, two = make_run("one", task="one"), make_run("two", (80.0, 82.0, 84.0), task="two")
-    runs = [read_run(one), read_run(two)]
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-280.1789, "−280.179"), (-3, "−3"), (1e-5, "1e−05"), ("a-b", "a-b"), (True, "True")],
+)
+def test_values_have_a_true_minus(value, text):
+    assert value_text(value) == text
+
+
+def test_methods_are_aggregated_over_tasks(read):
+    runs = [
+        read("one", task="one", baseline=True),
+        read("two", (80.0, 82.0, 84.0), task="two", baseline=True),
+    ]
     methods = aggregates(runs)
     assert [(each.name, each.tasks) for each in methods] == [
-        ("Behavior cloning", 2),
         ("Bootstrapped Flow Q-Learning", 2),
+        ("Behavior cloning", 2),
     ]
-    assert all(each.interval.low < each.mean < each.interval.high for each in methods)
+    for _, _, (value, (low, high)) in methods:
+        assert low < value < high
     assert aggregates(runs[:1]) == []
     assert [row.task for row in comparison(runs).rows] == ["one"] * 3 + ["two"] * 3
 
 
-# Standings
-
-
-def many(make_run: Write, count: int = 3, **changes: Any) -> list[Run]:
-    """Runs of one task, an agent each, the later the better."""
-    return [
-        read_run(
-            make_run(
-                f"run{k}",
-                (50.0 + k, 52.0 + k),
-                agent=f"agent{k}",
-                title=f"Method number {k}",
-                with_baseline=False,
-                **changes,
-            )
-        )
-        for k in range(count)
-    ]
-
-
-def compared(runs: list[Run], width: int = 80) -> str:
-    written = io.StringIO()
-    for table in standings(runs):
-        Console(width=width, file=written).print(rich_standings(table))
-    return written.getvalue()
-
-
-def test_methods_stand_best_first_under_the_data(make_run: Write) -> None:
-    runs = many(make_run)
-    (table,) = standings(runs)
+def test_methods_are_sorted_best_first_below_the_data(many):
+    (table,) = standings(many())
     assert [method.run.agent for method in table.methods] == ["agent2", "agent1", "agent0"]
     assert (table.unit, table.updates_differ, table.acting_differs) == ("normalized", False, False)
-    text = compared(runs)
+    text = in_terminal(rich_standings(table))
     assert max(len(line) for line in text.splitlines()) <= 80
-    places = [
-        text.index(name) for name in ("Data", "number 2", "number 1", "number 0", "best first")
-    ]
+    words = ("Data", "number 2", "number 1", "number 0", "best first")
+    places = [text.index(word) for word in words]
     assert places == sorted(places)
-    assert "10,000 updates, 20 episodes a seed, last checkpoint" in text
     assert "53.0 ± 1.4" in text
 
 
-def test_updates_have_a_column_where_they_differ(make_run: Write) -> None:
-    long = read_run(make_run("long", steps=1_000_000, title="A" * 40, with_baseline=False))
-    text = compared([*many(make_run), long])
+def test_updates_have_a_column_if_they_differ(many, read):
+    long = read("long", steps=1_000_000, title="A" * 40)
+    text = in_terminal(*map(rich_standings, standings([*many(), long])))
     assert "10,000 to 1,000,000 updates" in " ".join(text.split())
     assert "training updates Data" in " ".join(text.replace("─", "").split())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
 
 
-def test_shared_baselines_stand_once_and_namesakes_are_told_apart(make_run: Write) -> None:
-    one, two = read_run(make_run("one")), read_run(make_run("two", (90.0, 91.0)))
+def test_shared_baselines_appear_once_and_equal_names_get_their_folder(read):
+    one, two = read("one", baseline=True), read("two", (90.0, 91.0), baseline=True)
     (table,) = standings([one, two])
     assert len(table.data) == 1
     assert sorted(method.name for method in table.methods) == [
@@ -645,38 +438,34 @@ def test_shared_baselines_stand_once_and_namesakes_are_told_apart(make_run: Writ
         "Bootstrapped Flow Q-Learning one",
         "Bootstrapped Flow Q-Learning two",
     ]
-    (table,) = standings([one, read_run(make_run("again", agent="other", title="Other"))])
+    (table,) = standings([one, read("again", agent="other", title="Other", baseline=True)])
     assert [method.name for method in table.methods].count("Behavior cloning") == 1
 
 
-def test_one_method_without_a_norm_orders_all_by_return(make_run: Write) -> None:
-    plain = read_run(
-        make_run("plain", (99.0, 98.0), with_reference=False, with_baseline=False, agent="x")
-    )
-    (table,) = standings([*many(make_run), plain])
-    assert table.unit == "return"
-    assert table.methods[0].run is plain
-    assert (score_figure([*many(make_run, 0), plain]) or b"").startswith(PNG)
+def test_one_method_without_normalized_scores_sorts_all_by_return(many, read):
+    plain = read("plain", (99.0, 98.0), normalized=False, agent="x")
+    (table,) = standings([*many(), plain])
+    assert (table.unit, table.methods[0].run) == ("return", plain)
+    assert is_png(score_figure([plain]))
 
 
-def test_markdown_of_a_comparison(make_run: Write) -> None:
-    runs = many(make_run, 2)
-    told = result([], None)["protocol"]
-    chosen = told | {"candidates": 10, "temperature": 0.5}
+def test_markdown_has_ways_of_acting_and_several_tasks_where_they_differ(many, read):
+    runs = many(2)
     text = markdown_comparison(runs)
-    assert "acting by 1 candidate;" in text
-    assert "2 seeds, 10,000 updates, 20 episodes a seed, last checkpoint" in text
-    other = read_run(make_run("other", title=HOSTILE, with_baseline=False, protocol=chosen))
-    text = markdown_comparison([*runs, other])
-    assert "10 candidates, noise × 0.5 |" in text
+    assert "1 candidate;" in text
+    assert "2 seeds, 10,000 updates, 20 episodes per seed, last checkpoint" in text
+    changed = {**PROTOCOL, "candidates": 10, "temperature": 0.5}
+    text = markdown_comparison([*runs, read("other", protocol=changed)])
+    assert "| 10 candidates, noise × 0.5 |" in text
     assert "| 1 candidate |" in text
-    lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 6
     assert {line.count("|") for line in lines} == {9}
-    two = read_run(
-        make_run("two", task="two", agent="agent0", title="Method number 0", with_baseline=False)
-    )
+    two = read("two", task="two", agent="agent0", title="Method number 0")
     assert "## Over tasks" in markdown_comparison([*runs, two])
+
+
+# Descriptions
 
 
 @pytest.mark.parametrize(
@@ -691,398 +480,346 @@ def test_markdown_of_a_comparison(make_run: Write) -> None:
         ({"sampling_steps": 5, "sampler": "ddim"}, "1 candidate, 5 network calls, ddim sampler"),
     ],
 )
-def test_acting_in_few_words(make_run: Write, protocol: dict[str, Any], words: str) -> None:
-    told = result([], None)["protocol"] | protocol
-    assert acting(read_run(make_run(protocol=told, with_baseline=False))) == words
+def test_acting_in_few_words(read, protocol, words):
+    assert describe_acting(read(protocol=PROTOCOL | protocol)) == words
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ignores", "words"),
+    [
+        (
+            {},
+            [],
+            ("20 episodes", "10000 to 10019", "moving average", "temperature 1;", "one action"),
+        ),
+        ({"candidates": 50}, [], ("of 50 candidates, the one with the highest Q value",)),
+        ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, [], ("(weight 3)",)),
+        ({"policy": "online"}, [], ("the current policy",)),
+        ({}, ["policy", "temperature"], ("the current policy, without noise; the action is a f",)),
+        ({"temperature": 0.5}, ["policy"], ("current policy, with noise at temperature 0.5",)),
+        ({"sampling_steps": 5, "sampler": "ddim"}, [], ("5 network calls and with the sampler d",)),
+    ],
+)
+def test_the_evaluation_in_sentences(read, protocol, ignores, words):
+    text = describe_evaluation(read(protocol=PROTOCOL | protocol, ignores=ignores))
+    for each in words:
+        assert each in text
+
+
+def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
+    counting = read("counting", (90.0,), reference=dataclasses.asdict(SUCCESS))
+    plain = read("plain", (90.0,))
+    assert score_name("normalized", [counting]) == "success in %"
+    assert score_name("normalized", [counting, plain]) == "normalized score"
+    assert score_name("return", [counting]) == "return"
+    (sentence,) = describe_successes(counting)
+    assert sentence == "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)."
+    assert sentence in Page(report_page([counting])).text
+    assert list(describe_successes(plain)) == []
+    assert "A normalized score of 0 is a return of −1200" in Page(report_page([plain])).text
+    sweep = read("s", (90.0, 100.0), reference=dataclasses.asdict(SUCCESS), etas=(0.1, 1.1))
+    found = [sentence.partition(" succeeded")[0] for sentence in describe_successes(sweep)]
+    assert found == ["With eta=0.1, 38 of 40 episodes", "With eta=1.1, 26 of 40 episodes"]
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (("none", 1.0, 0.0), "unchanged"),
+        (("return_range", 0.25, 0.0), "r ← 0.25 × r, so that returns of the data span 1,000"),
+        (("minus_one", 1.0, -1.0), "r ← r − 1"),
+        (("cql_antmaze", 4.0, -2.0), "r ← 4 × r − 2"),
+        (("another", 2.0, 1.0), "r ← 2 × r + 1"),
+    ],
+)
+def test_transforms_of_rewards_as_formulas(reward, words):
+    assert describe_reward(RewardRecord(*reward)) == words
 
 
 # Figures
 
 
-def test_runs_that_differ_in_the_agent_share_a_panel(make_run: Write) -> None:
-    runs = many(make_run, 8)
-    (panel,) = _panels(runs)
-    assert joined(runs)
+def test_runs_that_differ_only_in_the_agent_share_a_panel(many):
+    runs = many(8)
+    (panel,) = curve_panels(runs)
+    assert share_panel(runs)
     assert panel.crowded
     assert [curve.name for curve in panel.curves[-2:]] == ["Method number 6", "Method number 7"]
     assert len({curve.color for curve in panel.curves}) == 8
-    assert (learning_curves(*runs) or b"").startswith(PNG)
-    assert (score_figure(runs) or b"").startswith(PNG)
+    assert is_png(learning_curves(*runs))
+    assert is_png(score_figure(runs))
+    assert "Shaded" not in curve_caption(*runs)  # too many for bands
 
 
-def test_sweeps_and_repeated_agents_keep_a_panel_a_run(make_run: Write) -> None:
-    runs = many(make_run, 2)
-    sweep = read_run(make_run("sweep", (50.0,), etas=(0.1, 0.2), with_baseline=False))
-    assert len(_panels([*runs, sweep])) == 3
-    assert len(_panels([runs[0], runs[0]])) == 1  # the same folder twice
-    again = read_run(make_run("again", agent="agent0", with_baseline=False))
-    assert len(_panels([runs[0], again])) == 2
-    assert (score_figure([*runs, sweep]) or b"").startswith(PNG)
+def test_sweeps_and_repeated_agents_have_a_panel_per_run(many, read):
+    runs = many(2)
+    sweep = read("sweep", (50.0,), etas=(0.1, 0.2))
+    assert len(curve_panels([*runs, sweep])) == 3
+    assert len(curve_panels([runs[0], runs[0]])) == 1  # the same folder twice
+    assert len(curve_panels([runs[0], read("again", agent="agent0")])) == 2
+    assert is_png(score_figure([*runs, sweep]))
 
 
-def test_runs_of_one_agent_and_task_have_titles_of_their_own(make_run: Write) -> None:
+def test_runs_of_one_agent_and_task_are_named_after_their_folders(read):
     names = ("critic=plain", "critic=clean_diffuser")
-    runs = [
-        read_run(make_run(name, (50.0, 60.0), etas=(0.1, 0.2), with_baseline=False))
-        for name in names
-    ]
-    other = read_run(
-        make_run("elsewhere", (50.0,), etas=(0.1, 0.2), with_baseline=False, task="elsewhere")
-    )
-    assert [panel.title for panel in _panels([*runs, other])] == [
+    runs = [read(name, (50.0, 60.0), etas=(0.1, 0.2)) for name in names]
+    other = read("elsewhere", (50.0,), etas=(0.1, 0.2), task="elsewhere")
+    assert [panel.title for panel in curve_panels([*runs, other])] == [
         "pendulum-mixed · bfq · critic=plain",
         "pendulum-mixed · bfq · critic=clean_diffuser",
         "elsewhere · Bootstrapped Flow Q-Learning",
     ]
     page = report_page([*runs, other])
+    title = "Bootstrapped Flow Q-Learning on"
     for name in names:
-        assert (
-            page.count(f">Bootstrapped Flow Q-Learning on pendulum-mixed, {name}</") == 2
-        )  # link, heading
-    assert ">Bootstrapped Flow Q-Learning on elsewhere</h2>" in page
+        assert page.count(f">{title} pendulum-mixed, {name}</") == 2  # link and heading
+    assert f">{title} elsewhere</h2>" in page
     assert ", critic" not in report_page(runs[:1])
 
 
-def test_wide_intervals_do_not_squeeze_the_scores(make_run: Write) -> None:
-    wide = read_run(make_run("wide", (40.0, 60.0), with_baseline=False))
-    (table,) = standings([wide])
-    low, high = _limits(table)
+def test_wide_intervals_do_not_set_the_scale(read):
+    run = read("wide", (40.0, 60.0))
+    (table,) = standings([run])
+    low, high = score_limits(table)
     assert 30.0 < low < 40.0 < 60.0 < high < 70.0  # the interval itself reaches from −77 to 177
 
 
-def test_curves_fit_their_seeds_and_no_share_is_beyond_all(make_run: Write) -> None:
-    """Of two seeds the interval reaches far beyond both: it does not set the scale."""
-    folder = make_run(normalized=(60.0, 99.0), reference=asdict(SUCCESS), with_baseline=False)
-    (panel,) = _panels([read_run(folder)])
+@pytest.mark.parametrize("successes", [True, False])
+def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes):
+    reference = {"reference": dataclasses.asdict(SUCCESS)} if successes else {}
+    (panel,) = curve_panels([read(scores=(60.0, 99.0), **reference)])
     axes = Figure().add_subplot()
-    _draw_panel(axes, panel)
+    draw_curves(axes, panel)
     values = panel.curves[0].series.values
     low, high = axes.get_ylim()
     assert values.min() - 10.0 < low < values.min()
     assert values.max() < high < values.max() + 10.0
     (band,) = axes.collections
     corners = band.get_paths()[0].vertices[:, 1]
-    assert (corners.min(), corners.max()) == (0.0, 100.0)
-    folder = make_run("plain", normalized=(60.0, 99.0), with_baseline=False)
-    (panel,) = _panels([read_run(folder)])
-    axes = Figure().add_subplot()
-    _draw_panel(axes, panel)
-    assert (
-        axes.collections[0].get_paths()[0].vertices[:, 1].max() > 150.0
-    )  # a score may be beyond 100
+    assert (corners.max() > 150.0) != successes
+    assert not successes or (corners.min(), corners.max()) == (0.0, 100.0)
 
 
-def test_captions_tell_of_what_is_drawn(make_run: Write) -> None:
-    run = read_run(make_run("several", with_baseline=False))
-    assert curve_words(run) == (
-        "Line: mean over seeds, along training. Shaded: its 95% interval, as far as the panel reaches. "
-        "Faint: each seed. Dashed: mean of the data."
-    )
-    assert "Small dots: the seeds. Dashed: the data." in score_words([run])
-    single = read_run(make_run("single", (90.0,), with_baseline=False))
-    single = replace(single, data=single.data | {"normalized_mean": None, "return_mean": None})
-    assert curve_words(single) == "Line: one seed, along training."
-    assert score_words([single]) == "Dot: one seed."
-    assert "Shaded" not in curve_words(*many(make_run, 8))  # too many for bands
+def test_captions_mention_only_what_is_drawn(read):
+    run = read("several")
+    assert all(word in curve_caption(run) for word in ("mean", "Shaded", "Faint", "Dashed"))
+    assert all(word in score_caption([run]) for word in ("interval", "Small dots", "Dashed"))
+    data = DATA | {"normalized_mean": None, "return_mean": None}
+    single = read("single", (90.0,), data=data)
+    assert curve_caption(single) == "Line: one seed, along training."
+    assert score_caption([single]) == "Dot: one seed."
 
 
-def test_a_method_has_one_style_of_name_in_a_figure(make_run: Write) -> None:
-    scores = {"pend": (90.0, 91.0), "pend200": (92.0, 93.0)}
-    runs = [
-        read_run(make_run(name, values, with_baseline=False)) for name, values in scores.items()
-    ]
-    other = read_run(make_run("other", agent="bc", title="Behavior cloning", with_baseline=False))
-    (table,) = standings([*runs, other])
-    names = {_name(method, _shortened([table])) for method in table.methods}
-    assert names == {"bfq pend", "bfq pend200", "Behavior cloning"}
-    (table,) = standings([runs[0], other])
-    assert {_name(method, _shortened([table])) for method in table.methods} == {
-        "Bootstrapped Flow Q-Learning",
-        "Behavior cloning",
-    }
-
-
-def test_no_scores_draw_no_scores(make_run: Write) -> None:
-    folder = make_run(with_baseline=False)
-    path = folder / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": None}))
-    run = read_run(folder)
-    assert score_figure([run, run]) is None
-    markdowns, terminal = markdown_comparison([run, run]), compared([run, run])
-    assert "6 seeds, 10,000 updates; there was no simulator to judge in" in markdowns
-    assert "no simulator" in terminal
-    page = checked(report_page([run, run])).text
-    for claim in ("episodes a seed", "checkpoint", "best first", "over seeds, [95%", "± std"):
-        for text in (markdowns, terminal, page, markdown(run), shown(folder)):
-            assert claim not in text
-
-
-def test_a_run_with_many_baselines_is_a_comparison(make_run: Write, tmp_path: Path) -> None:
-    folder = make_run()
-    for name in ("b", "c"):
-        told = json.loads((folder / "baselines" / "bc" / "result.json").read_text()) | {
-            "agent": name,
-            "title": name,
-        }
-        write(folder / "baselines" / name, told, rows(6, [50.0] * 6, normalized=True))
-    run = read_run(folder)
-    assert compares([run])
-    told = write_report([folder], tmp_path / "out")
-    assert [Path(name).name for name in told["files"][2:]] == ["scores.png", "table.md"]
-    page = checked((tmp_path / "out" / "report.html").read_text())
-    assert [name for name, _ in page.elements].count("img") == 3
-
-
-def test_figures_are_png_and_repeat(make_run: Write) -> None:
-    run = read_run(make_run())
-    curves, training = learning_curves(run), losses(run)
-    assert curves is not None
-    assert training is not None
-    assert curves.startswith(PNG)
-    assert training.startswith(PNG)
-    assert learning_curves(run) == curves
+def test_long_names_shorten_all_settings_of_their_agent(read):
+    runs = [read(name, (90.0 + k, 91.0 + k)) for k, name in enumerate(("pend", "pend200"))]
+    other = read("other", agent="bc", title="Behavior cloning")
+    names = method_names(standings([*runs, other]))
+    assert set(names.values()) == {"bfq pend", "bfq pend200", "Behavior cloning"}
+    names = method_names(standings([runs[0], other]))
+    assert set(names.values()) == {"Bootstrapped Flow Q-Learning", "Behavior cloning"}
 
 
 @pytest.mark.parametrize(
-    "changes", [{"normalized": (96.0,)}, {"with_reference": False}, {"etas": (0.05, 0.1, 0.3)}]
+    "changes",
+    [{}, {"scores": (96.0,)}, {"normalized": False}, {"etas": (0.05, 0.1, 0.3)}],
 )
-def test_figures_of_one_seed_of_returns_and_of_sweeps(
-    make_run: Write, changes: dict[str, Any]
-) -> None:
-    run = read_run(make_run(**changes))
-    assert (learning_curves(run) or b"").startswith(PNG)
-    assert (losses(run) or b"").startswith(PNG)
+def test_figures_are_png_and_repeat(read, changes):
+    run = read(baseline=True, **changes)
+    assert is_png(losses(run))
+    assert is_png(learning_curves(run))
+    assert learning_curves(run) == learning_curves(run)
 
 
-def test_figures_survive_absent_numbers(make_run: Write) -> None:
-    folder = make_run(with_baseline=False)
+def test_figures_survive_absent_numbers(make_run):
+    folder = make_run()
     path = folder / "metrics.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        line["metrics"] = {name: [None, *values[1:]] for name, values in line["metrics"].items()}
-    lines[0]["metrics"] = {name: [None] * 6 for name in lines[0]["metrics"]}
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = read_run(folder)
-    assert (learning_curves(run) or b"").startswith(PNG)
-    assert (losses(run) or b"").startswith(PNG)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["metrics"] = {name: [None, *values[1:]] for name, values in row["metrics"].items()}
+    rows[0]["metrics"] = {name: [None] * 6 for name in rows[0]["metrics"]}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = read_finished(folder)
+    assert is_png(learning_curves(run))
+    assert is_png(losses(run))
 
 
-def test_nothing_logged_draws_nothing(make_run: Write) -> None:
-    folder = make_run(with_baseline=False)
-    (folder / "metrics.jsonl").write_text("")
-    run = read_run(folder)
-    assert learning_curves(run) is None
-    assert losses(run) is None
+@pytest.mark.parametrize(
+    ("wanted", "heights", "places"),
+    [
+        ([0.1, 0.5, 0.9], [0.1] * 3, [0.1, 0.5, 0.9]),
+        ([0.5, 0.5], [0.1] * 2, [0.45, 0.55]),
+        ([0.0, 0.98, 1.0], [0.1] * 3, [0.05, 0.85, 0.95]),  # between floor and title
+        ([0.9] * 10, [0.1] * 10, np.arange(0.05, 1.0, 0.1)),
+    ],
+)
+def test_labels_move_apart_as_little_as_possible(wanted, heights, places):
+    assert spread_labels(wanted, heights) == pytest.approx(places)
 
 
-def test_labels_move_apart_as_little_as_they_can() -> None:
-    assert spread_labels([0.1, 0.5, 0.9], [0.1] * 3) == pytest.approx([0.1, 0.5, 0.9])
-    assert spread_labels([0.5, 0.5], [0.1, 0.1]) == pytest.approx([0.45, 0.55])
+def test_labels_do_not_overlap():
     places = spread_labels([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1])
-    gaps = np.diff(places)
-    assert (gaps >= np.asarray([0.15, 0.15, 0.1]) - 1e-9).all()
-
-
-def test_labels_stay_between_floor_and_title() -> None:
-    assert spread_labels([0.0, 0.98, 1.0], [0.1] * 3) == pytest.approx([0.05, 0.85, 0.95])
-    crowd = spread_labels([0.9] * 10, [0.1] * 10)
-    assert crowd == pytest.approx(np.arange(0.05, 1.0, 0.1))
+    assert (np.diff(places) >= np.asarray([0.15, 0.15, 0.1]) - 1e-9).all()
 
 
 # The page
 
 
-def test_the_page_tells_everything(make_run: Write) -> None:
-    checker = checked(report_page([read_run(make_run())]))
+def test_the_page_shows_everything(read):
+    page = Page(report_page([read(baseline=True)]))
     for words in (
         "Bootstrapped Flow Q-Learning on pendulum-mixed",
         "Behavior cloning",
         "96.2 ± 1.4",
-        "Each seed ran 20 episodes with the last checkpoint.",
-        "10000 to 10019",
-        "made here by two controllers and noise",
+        "two controllers and noise",
         "ab" * 32,
         "100,000 transitions, 500 episodes",
         "boundary_ratio",
         "0.10.2",
         "bfq train --task pendulum-mixed --seeds 6",
+        "prefers-color-scheme: dark",
     ):
-        assert words in checker.text
-    assert [name for name, _ in checker.elements].count("img") == 2
-    assert (
-        "meta",
-        {"name": "viewport", "content": "width=device-width, initial-scale=1"},
-    ) in checker.elements
-    assert "prefers-color-scheme: dark" in checker.text
+        assert words in page.text
+    assert page.count("img") == 2
+    viewport = {"name": "viewport", "content": "width=device-width, initial-scale=1"}
+    assert ("meta", viewport) in page.elements
 
 
-def test_hostile_names_stay_text(make_run: Write) -> None:
-    names = ("task", "title", "device", "command")
-    data = result([], None)["data"] | {"source": HOSTILE, "name": HOSTILE}
-    changes = dict.fromkeys(names, HOSTILE) | {"data": data, "config": {HOSTILE: HOSTILE}}
-    page = report_page(
-        [read_run(make_run(with_baseline=False, versions={HOSTILE: HOSTILE}, **changes))]
-    )
+def test_hostile_text_stays_text(read):
+    changes = dict.fromkeys(("device", "command"), HOSTILE)
+    changes |= {"data": DATA | {"source": HOSTILE}, "config": {HOSTILE: HOSTILE}}
+    changes["reference"] = RECORD["reference"] | {"source": HOSTILE}
+    page = report_page([read(versions={HOSTILE: HOSTILE}, **changes)])
     assert "<script" not in page
-    assert checked(page).text.count(HOSTILE) >= len(names) + 4
+    assert Page(page).text.count(HOSTILE) == 8
 
 
-def test_a_sweep_owns_up_to_choosing_its_best(make_run: Write) -> None:
-    checker = checked(report_page([read_run(make_run(etas=(0.05, 0.1), normalized=(90.0, 92.0)))]))
-    assert "best of 2 settings, chosen by this score: eta=0.1" in checker.text
-    assert "0.05, 0.1" in checker.text
+def test_a_sweep_states_that_its_best_setting_was_chosen_by_score(read):
+    run = read(etas=(0.05, 0.1), scores=(90.0, 92.0))
+    assert "best of 2 settings, chosen by this score: eta=0.1" in Page(report_page([run])).text
+    assert list_hyperparameters(run)["eta"] == "0.05, 0.1"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "words"),
-    [
-        ({"candidates": 50}, "of 50 candidates, the one the critics value most was taken"),
-        ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, "(weight 3)"),
-        (
-            {"policy": "online", "temperature": 0.5},
-            "the policy itself, with noise at temperature 0.5",
-        ),
-    ],
-)
-def test_the_protocol_in_words(make_run: Write, protocol: dict[str, Any], words: str) -> None:
-    told = result([], None)["protocol"] | protocol
-    assert (
-        words in checked(report_page([read_run(make_run(protocol=told, with_baseline=False))])).text
-    )
-
-
-def test_poor_runs_have_a_page(make_run: Write) -> None:
-    poor = make_run("poor", (96.0,), with_reference=False, with_baseline=False)
-    assert "returns are not normalized" in checked(report_page([read_run(poor)])).text
-    path = poor / "result.json"
-    told = json.loads(path.read_text())
-    told["scores"] = None
-    told["data"] |= dict.fromkeys(
-        ("return_mean", "return_std", "return_max", "normalized_mean", "sha256")
-    )
-    path.write_text(json.dumps(told))
-    (poor / "metrics.jsonl").write_text("")
-    assert "nothing was evaluated" in checked(report_page([read_run(poor)])).text
-    assert "no simulator" in shown(poor)
+def test_poor_runs_have_a_page(make_run, tmp_path):
+    """Without a reference, without a simulator, without metrics, without statistics of the data."""
+    folder = make_run(scores=(96.0,), normalized=False)
+    assert "returns are not normalized" in Page(report_page([read_finished(folder)])).text
+    absent = ("return_mean", "return_std", "return_max", "normalized_mean", "sha256")
+    change_record(folder, scores=None, data=DATA | dict.fromkeys(absent))
+    (folder / "metrics.jsonl").write_text("")
+    run = read_finished(folder)
+    pages = Page(report_page([run])).text, Page(report_page([run, run])).text
+    tables = in_terminal(rich_table(run)), in_terminal(*map(rich_standings, standings([run])))
+    for text in (*pages, *tables, markdown_comparison([run])):
+        assert "no simulator" in text
+        for claim in ("per seed", "checkpoint", "best first", "over seeds, [95%", "± std"):
+            assert claim not in text
+    assert learning_curves(run) is losses(run) is score_figure([run, run]) is None
+    written = write_report([folder], tmp_path / "out")
+    assert written["files"] == [str(tmp_path / "out" / "report.html")]
 
 
 # The report
 
 
-def test_a_report_is_written_whole(make_run: Write, tmp_path: Path) -> None:
+def test_a_report_is_written_whole_and_lost_pictures_come_back(make_run, tmp_path):
     out = tmp_path / "new" / "report"
-    told = write_report([make_run()], out)
-    assert sorted(path.name for path in out.iterdir()) == ["learning_curves.png", "report.html"]
-    assert told["files"] == [str(out / "learning_curves.png"), str(out / "report.html")]
-    assert [row["agent"] for row in told["rows"]] == ["data", "bc", "bfq"]
-    assert told["runs"][0]["task"] == "pendulum-mixed"
-    json.dumps(told, allow_nan=False)
+    folder = make_run(baseline=True)
+    written = write_report([folder], out)
+    names = ["learning_curves.png", "report.html"]
+    assert written["files"] == [str(out / name) for name in names]
+    assert [row["agent"] for row in written["rows"]] == ["data", "bc", "bfq"]
+    assert written["runs"][0]["task"] == "pendulum-mixed"
+    json.dumps(written, allow_nan=False)
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert sorted(first) == names
+    for path in out.iterdir():
+        path.unlink()
+    assert write_report([folder], out) == written
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == first
 
 
-def test_several_runs_are_compared_on_one_page(make_run: Write, tmp_path: Path) -> None:
-    folders = [make_run("one", task="one"), make_run("two", (80.0, 82.0, 84.0), task="two")]
-    told = write_report(folders, tmp_path / "out")
-    checker = checked((tmp_path / "out" / "report.html").read_text())
-    assert "2 runs compared" in checker.text
-    assert "Interquartile mean" in checker.text
-    anchors = {attributes.get("href") for name, attributes in checker.elements if name == "a"}
-    ids = {f"#{attributes['id']}" for _, attributes in checker.elements if attributes.get("id")}
+def test_several_runs_are_compared_on_one_page(make_run, tmp_path):
+    folders = [
+        make_run("one", task="one", baseline=True),
+        make_run("two", (80.0, 82.0, 84.0), task="two", baseline=True),
+    ]
+    written = write_report(folders, tmp_path / "out")
+    page = Page((tmp_path / "out" / "report.html").read_text())
+    assert "2 runs compared" in page.text
+    assert "Interquartile mean" in page.text
+    anchors = {attributes.get("href") for name, attributes in page.elements if name == "a"}
+    ids = {f"#{attributes['id']}" for _, attributes in page.elements if attributes.get("id")}
     assert anchors == ids == {"#run-1", "#run-2"}
-    assert len(told["rows"]) == 6
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "learning_curves.png",
-        "report.html",
-        "scores.png",
-        "table.md",
-    }
-    assert [name for name, _ in checker.elements].count("img") == 5  # two a run, and their scores
+    assert len(written["rows"]) == 6
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"learning_curves.png", "report.html", "scores.png", "table.md"}
+    assert page.count("img") == 5  # two per run, and the scores of all
 
 
-def test_a_run_without_curves_has_a_page_only(make_run: Write, tmp_path: Path) -> None:
-    folder = make_run(with_baseline=False)
-    (folder / "metrics.jsonl").write_text("")
-    told = write_report([folder], tmp_path / "out")
-    assert told["files"] == [str(tmp_path / "out" / "report.html")]
+def test_a_run_with_many_baselines_is_a_comparison(make_run, tmp_path):
+    folder = make_run(baseline=True)
+    for name in ("b", "c"):
+        write_run(folder / "baselines" / name, [50.0] * 6, agent=name, title=name)
+    assert is_comparison([read_finished(folder)])
+    written = write_report([folder], tmp_path / "out")
+    assert [Path(name).name for name in written["files"][2:]] == ["scores.png", "table.md"]
+    assert Page((tmp_path / "out" / "report.html").read_text()).count("img") == 3
 
 
-@pytest.mark.parametrize("name", ["half \ud800", "倒立摆 🤖", "$ $$", ""])
-def test_odd_names_do_not_stop_a_report(make_run: Write, tmp_path: Path, name: str) -> None:
-    odd = dict.fromkeys(("task", "title", "command"), name)
-    write_report([make_run(with_baseline=False, **odd)], tmp_path / "out")
-    checked((tmp_path / "out" / "report.html").read_text())
+@pytest.mark.parametrize("name", ["倒立摆 🤖", "$ $$"])
+def test_odd_names_do_not_stop_a_report(make_run, tmp_path, name):
+    folder = make_run(**dict.fromkeys(("task", "title", "command"), name))
+    write_report([folder], tmp_path / "out")
+    Page((tmp_path / "out" / "report.html").read_text())
 
 
-def test_reports_refuse_nothing_and_places_they_cannot_write(
-    make_run: Write, tmp_path: Path
-) -> None:
+def test_reports_refuse_places_they_cannot_write(make_run, tmp_path):
     with pytest.raises(BadInput, match="at least one"):
         write_report([], tmp_path)
     folder = make_run()
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(BadInput, match="cannot write"):
-        write_report([folder], blocked)
     taken = tmp_path / "taken"
     (taken / "learning_curves.png" / "inside").mkdir(parents=True)
-    with pytest.raises(BadInput, match="cannot write"):
-        write_report([folder], taken)
+    for place in (blocked, taken):
+        with pytest.raises(BadInput, match="cannot write"):
+            write_report([folder], place)
     assert [path.name for path in taken.iterdir()] == ["learning_curves.png"]
 
 
-def test_the_command_takes_sweeps_apart_and_leaves_out_what_is_no_run(
-    make_run: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_expands_sweeps_and_skips_other_folders(
+    make_run, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     for name in ("alone", "sweep/critic=plain", "sweep/critic=clean"):
-        make_run(name, (50.0, 60.0), with_baseline=False)
+        make_run(name, (50.0, 60.0))
     Path("sweep/sweep.json").write_text("{}")
-    Path("data-arm").mkdir()
-    Path("data-arm/report.html").write_text("kept")
-    assert main(["report", "data-arm", "sweep", "alone", "sweep/sweep.json", "--json"]) == 0
-    said = capsys.readouterr()
-    told = json.loads(said.out)
-    assert [run["folder"] for run in told["runs"]] == [
-        "sweep/critic=clean",
-        "sweep/critic=plain",
-        "alone",
-    ]
-    assert "sweep/report.html" in told["files"]
-    assert said.err == "skipped, not a run: data-arm, sweep/sweep.json\n"
-    assert Path("data-arm/report.html").read_text() == "kept"
+    Path("page").mkdir()
+    Path("page/report.html").write_text("kept")
+    assert main(["report", "page", "sweep", "alone", "sweep/sweep.json", "--json"]) == 0
+    out, err = capsys.readouterr()
+    written = json.loads(out)
+    folders = [run["folder"] for run in written["runs"]]
+    assert folders == ["sweep/critic=clean", "sweep/critic=plain", "alone"]
+    assert "sweep/report.html" in written["files"]
+    assert "page, sweep/sweep.json" in err
+    assert Path("page/report.html").read_text() == "kept"
 
 
-@pytest.mark.parametrize(
-    ("places", "says"),
-    [
-        (["page"], "page is not a run: it has no config.json."),
-        (["page", "more"], "none of these is a run: page, more."),
-        (["page", "nowhere"], "there is no run folder nowhere."),
-    ],
-)
-def test_the_command_refuses_to_report_on_nothing(
-    places: list[str],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.parametrize("places", [["page"], ["page", "more"], ["page", "nowhere"]])
+def test_the_command_refuses_to_report_on_nothing(places, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("page").mkdir()
     Path("more").mkdir()
     assert main(["report", *places]) == 2
-    assert capsys.readouterr().err.endswith(f"bfq: {says}\n")
+    *_, error = capsys.readouterr().err.splitlines()
+    assert places[-1] in error
     assert not list(tmp_path.glob("*/*"))
 
 
-def test_tables_need_no_matplotlib() -> None:
-    code = "import sys, bfq.reports.statistics, bfq.reports.tables; sys.exit('matplotlib' in sys.modules)"
-    path = ":".join(entry for entry in sys.path if entry)
+def test_tables_need_no_matplotlib():
+    code = "import sys, bfq.reports.tables; sys.exit('matplotlib' in sys.modules)"
+    environment = {"PYTHONPATH": ":".join(entry for entry in sys.path if entry)}
     assert (
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False
-        ).returncode
-        == 0
+        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
     )

@@ -18,7 +18,8 @@ import pytest
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.files import locked
-from bfq.reports.runs import Row, read_run
+from bfq.reports import read_finished
+from bfq.run import MetricsRow
 from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
 from bfq_paper import reproduce
@@ -340,7 +341,7 @@ def test_cells_tell_all_that_figures_need_of_their_runs(finished):
         told = told_runs(read_outcome(Path("results/main-quick")))
         assert len(told) == 2
         for run in told:
-            real = read_run(run.folder)
+            real = read_finished(run.folder)
             along = [row for row in real.rows if row.kind == "evaluation"]
             rows = tuple(
                 replace(row, metrics={name: row.metrics[name] for name in names}) for row in along
@@ -581,9 +582,10 @@ def test_ogbench_has_the_mean_of_the_last_evaluations_as_well(tmp_path, monkeypa
     run = compose("local/cube-single-play", "bc", seeds=2, steps=50)
     part = scores.Training(EXPERIMENTS["ogbench"], None, run, (Column("bc", "bc"),))
     rows = [
-        Row(step, "evaluation", {"normalized": (step * 1.0, None)}) for step in (10, 20, 30, 50)
+        MetricsRow(step, "evaluation", {"normalized": (step * 1.0, None)})
+        for step in (10, 20, 30, 50)
     ]
-    monkeypatch.setattr(scores, "read_run", lambda folder: SimpleNamespace(rows=rows))
+    monkeypatch.setattr(scores, "read_finished", lambda folder: SimpleNamespace(rows=rows))
     (reading,) = part._averaged(Column("bc", "bc"), tmp_path, [0, 1])
     assert reading.values == (pytest.approx(100 / 3), None)
     assert reading.record["steps"] == [20, 30, 50]

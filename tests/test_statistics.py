@@ -8,12 +8,14 @@ from scipy import stats
 
 from bfq.reports import statistics
 from bfq.reports.statistics import (
+    interquartile_mean,
     mean_over_tasks,
     performance_profile,
     pooled_interquartile_mean,
     probability_of_improvement,
     stratified_bootstrap,
     summarize,
+    wilson,
 )
 
 
@@ -22,8 +24,47 @@ def normal(random, means, seeds):
 
 
 def all_draws(*samples):
-    """Every equally likely outcome of drawing each sample anew."""
+    """Every equally likely outcome of resampling each sample."""
     return itertools.product(*(itertools.product(x, repeat=len(x)) for x in samples))
+
+
+def test_the_summary_has_scipys_student_interval():
+    values = [3.0, 5.5, 4.25, 9.0]
+    mean, std, n, interval = vars(summarize(values)).values()
+    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert (mean, n) == (np.mean(values), 4)
+    assert std == pytest.approx(np.std(values, ddof=1))
+    assert interval == pytest.approx(expected)
+    assert tuple(vars(summarize([3.0])).values()) == (3.0, 0.0, 1, None)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 7, 8, 30])
+def test_the_interquartile_mean_is_scipys_trimmed_mean(n):
+    values = np.random.default_rng(n).normal(size=n)
+    assert interquartile_mean(values) == pytest.approx(stats.trim_mean(values, 0.25))
+
+
+def test_the_bootstrap_of_a_mean_is_near_the_normal_interval():
+    values = np.random.default_rng(0).normal(size=200)
+    low, high = stratified_bootstrap([values], lambda x: float(x.mean()), resamples=1000)
+    half = 1.96 * values.std() / 200**0.5
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+
+
+def test_the_bootstrap_resamples_within_groups_and_repeats():
+    apart = [[1.0, 1.0, 1.0], [5.0, 5.0, 5.0]]
+    assert stratified_bootstrap(apart, lambda x: float(x.mean()), resamples=50) == (3.0, 3.0)
+    groups = [[1.0, 2.0, 4.0], [3.0, 9.0, 7.0]]
+    first, again, other = (stratified_bootstrap(groups, resamples=50, seed=s) for s in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (3, 10), (10, 10), (499, 500)])
+def test_wilsons_interval_is_scipys(successes, n):
+    expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    assert wilson(successes, n) == pytest.approx((expected.low, expected.high))
+    with pytest.raises(ValueError, match="impossible"):
+        wilson(n + 1, n)
 
 
 def test_the_mean_of_one_task_is_its_summary():
@@ -76,7 +117,7 @@ def test_the_profile_counts_runs():
 
 
 def test_the_profiles_band_is_that_of_binomials():
-    above = {"a": [1.0] * 12 + [0.0] * 8}  # one task: a share drawn anew is binomial
+    above = {"a": [1.0] * 12 + [0.0] * 8}  # one task: a resampled share is binomial
     low, high = performance_profile(above, [0.5], resamples=20_000).band
     exact = stats.binom.ppf([0.025, 0.975], 20, 0.6) / 20
     assert (low[0], high[0]) == pytest.approx(exact, abs=1e-9)
@@ -178,7 +219,7 @@ def test_one_seed_says_nothing_of_spread():
     ("scores", "words"),
     [({}, "no tasks"), ({"a": []}, "no values"), ({"a": [1.0, np.nan]}, "a has a score")],
 )
-def test_what_cannot_be_said_is_refused(scores, words):
+def test_missing_scores_are_refused(scores, words):
     for ask in (
         mean_over_tasks,
         pooled_interquartile_mean,

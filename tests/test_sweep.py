@@ -11,7 +11,7 @@ import pytest
 from bfq.agents.registry import get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.reports.sweep_figure import draw_sweeps
+from bfq.reports.sweep_figures import draw_sweeps
 from bfq.sweep import _picture, combinations, folder_name, ranked
 
 GRID = ["--set", "eta=0.1,1", "--set", "critic=plain,clean_diffuser", "--set", "width=8"]

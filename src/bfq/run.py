@@ -42,7 +42,7 @@ class Member:
     """One seed with its own values of some hyperparameters."""
 
     seed: Natural
-    overrides: dict[str, float]
+    overrides: dict[str, int | float]
 
 
 def members_of(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> tuple[Member, ...]:

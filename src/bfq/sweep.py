@@ -13,11 +13,10 @@ from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, say
 from bfq.experiment import complete, start
 from bfq.files import write_bytes, write_json
-from bfq.reports.prose import in_words
+from bfq.reports import read_finished, score_name
 from bfq.reports.report import write_report
-from bfq.reports.runs import read_run as read_finished
-from bfq.reports.sweep_figure import sweep_figure
-from bfq.reports.tables import Method, Standings, standings
+from bfq.reports.sweep_figures import sweep_figure
+from bfq.reports.tables import RankedMethod, Standings, standings
 from bfq.run import RunConfig, as_json, versions
 from bfq.settings import command, load_run
 
@@ -93,19 +92,19 @@ class Ranking:
     names: tuple[str, ...]  # the hyperparameters that have several values
 
     @property
-    def best(self) -> Method:
+    def best(self) -> RankedMethod:
         """The setting with the highest mean."""
         return self.table.methods[0]
 
-    def settings(self, method: Method) -> dict[str, Any]:
+    def settings(self, method: RankedMethod) -> dict[str, Any]:
         """The values that a method has of what was swept."""
         return {
             name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
         }
 
-    def scores(self, method: Method) -> list[float]:
+    def scores(self, method: RankedMethod) -> list[float]:
         """One a seed."""
-        return method.run.scored(self.table.unit, method.group)
+        return method.run.finite_scores(self.table.unit, method.group)
 
 
 def ranked(folders: Sequence[Path], values: Values) -> Ranking:
@@ -138,7 +137,7 @@ def write_sweep(
         "unit": ranking.table.unit,
         "rows": [_row(ranking, method) for method in ranking.table.methods],
         "protocol": run.evaluation,
-        "data": ranking.best.run.data,
+        "data": as_json(ranking.best.run.data),
         "reference": as_json(run)["reference"],
         "confirm": confirm,
         "versions": versions(),
@@ -152,7 +151,7 @@ def write_sweep(
     return record
 
 
-def _row(ranking: Ranking, method: Method) -> dict[str, Any]:
+def _row(ranking: Ranking, method: RankedMethod) -> dict[str, Any]:
     score = method.row.score(ranking.table.unit)
     return {
         "values": ranking.settings(method),
@@ -176,7 +175,7 @@ def _picture(ranking: Ranking) -> bytes | None:
             panels.setdefault(label, {})[float(method.group.overrides[numeric[0]])] = (
                 ranking.scores(method)
             )
-    unit = in_words(ranking.table.unit, ranking.table.runs)
+    unit = score_name(ranking.table.unit, ranking.table.runs)
     return sweep_figure(
         panels, f"{ranking.best.run.title}: {numeric[0]}", numeric[0], unit, level=True
     )

@@ -25,7 +25,7 @@ from bfq.reports.drawing import (
     wrap_evenly,
 )
 from bfq.reports.statistics import Values, summarize
-from bfq.reports.sweep_figure import describe_spread
+from bfq.reports.sweep_figures import describe_spread
 
 Colors = Mapping[str, Any]
 LONGEST = 34  # characters of a name

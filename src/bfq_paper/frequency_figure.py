@@ -21,7 +21,7 @@ from bfq.reports.drawing import (
     literal,
     style_axes,
 )
-from bfq.reports.growth_figure import count_text
+from bfq.reports.sweep_figures import count_text
 from bfq_paper.figures_extra import Colors, method_colors
 
 TALL, ABOVE, BELOW = 3.7, 0.62, 0.62  # inches of the panel: its own, over it and under it

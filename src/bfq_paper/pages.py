@@ -14,8 +14,8 @@ from pathlib import Path
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput, unknown
 from bfq.files import write_bytes
-from bfq.reports.prose import ABSENT, number_text, ranged
-from bfq.reports.tables import escaped, markdown_lines
+from bfq.reports.statistics import ABSENT, number_text, range_text
+from bfq.reports.tables import escape_markdown, markdown_table
 from bfq_paper.plan.experiments import EXPERIMENTS
 from bfq_paper.plan.sources import Source
 from bfq_paper.results.cells import Cell, Outcome
@@ -105,11 +105,15 @@ def _table(outcome: Outcome) -> list[str]:
         lines.append([*line, means.get(column, ABSENT)])
         for other in _others(outcome, cells):
             lines.append(
-                [escaped(f"{column}, {other}"), *(_protocol(cell, other) for cell in cells), ""]
+                [
+                    escape_markdown(f"{column}, {other}"),
+                    *(_protocol(cell, other) for cell in cells),
+                    "",
+                ]
             )
     head = ["", *(_head(outcome, row) for row in rows), MEAN]
     return (
-        markdown_lines(head, lines) if means else markdown_lines(head[:-1], [x[:-1] for x in lines])
+        markdown_table(head, lines) if means else markdown_table(head[:-1], [x[:-1] for x in lines])
     )
 
 
@@ -125,7 +129,7 @@ def _name(outcome: Outcome, cells: Sequence[Cell | None]) -> str:
     column = next(cell.column for cell in cells if cell)
     name, *more = {cell.readings[0].name for cell in cells if cell and cell.readings}
     plain = column == "bfq" and not more
-    return escaped(f"bfq, {name}" if plain else outcome.experiment.named(column))
+    return escape_markdown(f"bfq, {name}" if plain else outcome.experiment.named(column))
 
 
 def _head(outcome: Outcome, row: str) -> str:
@@ -134,7 +138,7 @@ def _head(outcome: Outcome, row: str) -> str:
     source = "" if others else first.kind  # several are told at their numbers
     unit = next(cell.unit for cell in outcome.of(row) if cell.ours)
     plain = outcome.experiment.kind == "scores" or unit == row
-    return escaped(f"{row}{'' if plain else f', {unit}'}") + (
+    return escape_markdown(f"{row}{'' if plain else f', {unit}'}") + (
         f" ({DATA[source]})" if source in DATA else ""
     )
 
@@ -149,7 +153,7 @@ def _score(outcome: Outcome, cell: Cell | None) -> str:
     compared = printed if not outcome.experiment.quick else None
     paper = f" ({number(compared.value, cell.unit)}{_doubt(outcome, cell)})" if compared else ""
     data = data_of(outcome, cell)
-    return f"{shown}{lost}{paper}{f' on {escaped(data)}' if data else ''}"
+    return f"{shown}{lost}{paper}{f' on {escape_markdown(data)}' if data else ''}"
 
 
 def _doubt(outcome: Outcome, cell: Cell) -> str:
@@ -193,11 +197,11 @@ def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
     paper = f"; in brackets the paper's{noted}" if compared else ""
     if outcome.experiment.kind == "speed":
         devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
-        return f"Mean ± standard deviation over robots on {escaped(devices)}{paper}"
-    seeds = ranged([len(cell.readings[0].values) for cell in done], "seed")
+        return f"Mean ± standard deviation over robots on {escape_markdown(devices)}{paper}"
+    seeds = range_text([len(cell.readings[0].values) for cell in done], "seed")
     budget = ", ".join((seeds, *_budget(done), "last checkpoint"))
     best = "; bold: best of the task" if outcome.experiment.compares_methods else ""
-    return f"{escaped(outcome.units).capitalize()}, mean ± standard deviation over {budget}{best}{paper}"
+    return f"{escape_markdown(outcome.units).capitalize()}, mean ± standard deviation over {budget}{best}{paper}"
 
 
 def _budget(done: Sequence[Cell]) -> list[str]:
@@ -205,7 +209,7 @@ def _budget(done: Sequence[Cell]) -> list[str]:
     steps = [each for cell in done if (each := cell.provenance.get("steps")) is not None]
     records = [cell.readings[0].record for cell in done]
     episodes = [record["protocol"]["episodes"] for record in records if "protocol" in record]
-    return [ranged(steps, "update"), f"{ranged(episodes, 'episode')} per seed"]
+    return [range_text(steps, "update"), f"{range_text(episodes, 'episode')} per seed"]
 
 
 def main() -> int:

@@ -18,8 +18,7 @@ from bfq.reports.drawing import (
     literal,
     style_axes,
 )
-from bfq.reports.prose import ranged
-from bfq.reports.statistics import Profile, Scores, performance_profile
+from bfq.reports.statistics import Profile, Scores, performance_profile, range_text
 from bfq_paper.figures_extra import Colors, Legend, method_colors
 
 TALL, ABOVE, BELOW = (
@@ -89,5 +88,5 @@ def _words(methods: Mapping[str, Scores], tasks: Sequence[str]) -> str:
     seeds = [len(scores[task]) for scores in methods.values() for task in tasks]
     band = " and 95% band" if min(seeds) > 1 else ""
     dropped = any(set(scores) != set(tasks) for scores in methods.values())
-    counted = f"{ranged([len(tasks)], 'task')}{' that all have' if dropped else ''}"
-    return f"share of runs that score above τ{band}, {counted}, {ranged(seeds, 'seed')} each"
+    counted = f"{range_text([len(tasks)], 'task')}{' that all have' if dropped else ''}"
+    return f"share of runs that score above τ{band}, {counted}, {range_text(seeds, 'seed')} each"

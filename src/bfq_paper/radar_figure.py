@@ -8,7 +8,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from bfq.reports.drawing import DPI, HAIR, INK, QUIET, WIDTH, as_png, draw_heading, wrap_evenly
-from bfq.reports.prose import decimals, number_text
+from bfq.reports.statistics import decimals, number_text
 from bfq_paper.figures_extra import Colors, Legend, method_colors
 
 Means = Mapping[str, Mapping[str, float]]  # by method, then by axis

@@ -312,7 +312,7 @@ def _check_growth(args: argparse.Namespace, configs: list[Any]) -> None:
 def _plot_to(figure: Path) -> Callable[[list[Row]], None]:
     def plot(rows: list[Row]) -> None:
         from bfq.files import write_bytes
-        from bfq.reports.growth_figure import growth_figure
+        from bfq.reports.sweep_figures import growth_figure
 
         if picture := growth_figure(rows):
             write_bytes(figure, picture)

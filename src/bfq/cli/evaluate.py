@@ -60,8 +60,7 @@ def _show(record: "RunRecord") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bfq.reports.prose import mean_text, number_text
-    from bfq.reports.statistics import summarize
+    from bfq.reports.statistics import mean_text, number_text, summarize
 
     scores, members = record.scores or {}, record.members
     title = f"{record.agent} on {record.task}, update {record.steps:,}"

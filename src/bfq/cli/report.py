@@ -21,8 +21,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and print the scores: one table for a run, or one per task for several."""
     from rich.console import Console
 
+    from bfq.reports import read_finished
     from bfq.reports.report import run_folders, write_report
-    from bfq.reports.runs import read_run
     from bfq.reports.tables import rich_standings, rich_table, standings
 
     found, others = run_folders(args.folders)
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         show_json(written)
         return 0
-    runs = [read_run(folder) for folder in folders]
+    runs = [read_finished(folder) for folder in folders]
     tables = (
         [rich_table(*runs)]
         if len(runs) == 1

@@ -111,10 +111,10 @@ def _check_alone(args: argparse.Namespace, given: list[str]) -> None:
 def _show(folder: Path) -> None:
     from rich.console import Console
 
-    from bfq.reports.runs import read_run
+    from bfq.reports import read_finished
     from bfq.reports.tables import rich_table
 
-    Console().print(rich_table(read_run(folder)))
+    Console().print(rich_table(read_finished(folder)))
     print(f"run folder      {folder}")
     for words, name in (("learning curves", "learning_curves.png"), ("frames", "frames.png")):
         if (folder / name).exists():  # a run without a simulator has none

@@ -1,1 +1,149 @@
-"""What we say about results: statistics, tables, figures and one page, from result files only."""
+"""Reports on finished runs: tables, figures and one HTML page, made from run records only."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bfq.errors import BadInput, counted
+from bfq.reports.statistics import value_text
+from bfq.run import MetricsRow, RunRecord, read_metrics, read_record
+
+SUCCESS = "success in %"
+UNITS = {"normalized": "normalized score", "return": "return"}
+DEFAULTS = {"policy": "ema", "temperature": 1}  # of acting; not mentioned
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members that differ only in their seed."""
+
+    overrides: dict[str, int | float]
+    places: tuple[int, ...]  # in the population
+
+    @property
+    def label(self) -> str:
+        """The overrides, as one would type them."""
+        return ", ".join(f"{name}={value}" for name, value in self.overrides.items())
+
+
+class Series(NamedTuple):
+    """One metric of one group during training; NaN where it was not finite."""
+
+    steps: npt.NDArray[np.int64]  # (rows,)
+    values: npt.NDArray[np.float64]  # (rows, seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(RunRecord):
+    """A finished run: its record, its folder, its metrics and its baselines."""
+
+    folder: Path
+    rows: Sequence[MetricsRow] = field(default=(), repr=False)
+    baselines: Sequence["Run"] = ()
+
+    @property
+    def counts_successes(self) -> bool:
+        """Whether the normalized score is the percentage of successful episodes."""
+        return self.reference is not None and self.reference.source == "success in per cent"
+
+    @property
+    def frames(self) -> bytes | None:
+        """Frames of the trained policy as PNG, if they were drawn."""
+        path = self.folder / "frames.png"
+        return path.read_bytes() if path.is_file() else None
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The members by their overrides, in order of first appearance."""
+        places: dict[str, list[int]] = {}
+        for place, member in enumerate(self.members):
+            places.setdefault(json.dumps(member.overrides, sort_keys=True), []).append(place)
+        return tuple(Group(self.members[p[0]].overrides, tuple(p)) for p in places.values())
+
+    def finite_scores(self, name: str, group: Group) -> list[float]:
+        """The scores of the members of a group that have one."""
+        numbers = (self.scores or {}).get(name)
+        found = [numbers[place] for place in group.places] if numbers else []
+        return [number for number in found if number is not None]
+
+    def metric_names(self, kind: str) -> list[str]:
+        """The metrics of this kind of row, in order of first appearance."""
+        return list(
+            dict.fromkeys(name for row in self.rows if row.kind == kind for name in row.metrics)
+        )
+
+    def series(self, kind: str, metric: str, group: Group) -> Series:
+        """A metric of a group at every row that has it."""
+        rows = [row for row in self.rows if row.kind == kind and metric in row.metrics]
+        values = [[row.metrics[metric][place] for place in group.places] for row in rows]
+        return Series(
+            np.asarray([row.step for row in rows], np.int64),
+            np.asarray(values, np.float64).reshape(len(rows), len(group.places)),
+        )
+
+
+def read_finished(folder: Path) -> Run:
+    """Read the finished run in a folder, with its baselines."""
+    _require_finished(folder, folder)
+    inside = sorted(path for path in folder.glob("baselines/*") if path.is_dir())
+    for path in inside:
+        _require_finished(path, folder)
+    return _read(folder, tuple(_read(path, ()) for path in inside))
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether training began in this folder."""
+    return any((folder / name).is_file() for name in ("config.json", "metrics.jsonl"))
+
+
+def _require_finished(folder: Path, run: Path) -> None:
+    if not folder.exists():
+        raise BadInput(f"there is no run folder {folder}.")
+    if not (folder / "result.json").exists():
+        if not is_run(run):
+            raise BadInput(f"{folder} is not a run: it has no config.json.")
+        raise BadInput(
+            f"the run in {folder} is not finished (it has no result.json): "
+            f"continue it with `bfq train --resume --out {run}`."
+        )
+
+
+def _read(folder: Path, baselines: Sequence[Run]) -> Run:
+    record, rows = read_record(folder), read_metrics(folder)
+    count = len(record.members)
+    for row in rows:
+        for name, values in row.metrics.items():
+            if len(values) != count:
+                raise BadInput(
+                    f"{folder / 'metrics.jsonl'}, update {row.step}: {name} has {len(values)} "
+                    f"numbers for {count} members."
+                )
+    return Run(**vars(record), folder=folder, rows=rows, baselines=baselines)
+
+
+def score_name(unit: str, runs: Iterable[Run]) -> str:
+    """The unit in words; a normalized score is a success rate if all runs count successes."""
+    successes = unit == "normalized" and all(run.counts_successes for run in runs)
+    return SUCCESS if successes else UNITS[unit]
+
+
+def describe_acting(run: Run) -> str:
+    """How actions were chosen, briefly; defaults are not mentioned."""
+    ignored = {name: DEFAULTS[name] for name in run.ignores if name in DEFAULTS}
+    values: dict[str, Any] = {**run.protocol, **ignored}
+    words = [counted(values["candidates"], "candidate")]
+    if values["candidates"] > 1 and values["selection"] != "argmax":
+        softmax = values["selection"] == "softmax"
+        weight = f" of weight {value_text(values['softmax_weight'])}" if softmax else ""
+        words.append(f"{values['selection']}{weight}")
+    words += [f"noise × {values['temperature']:g}"] if values["temperature"] != 1 else []
+    words += [f"{values['policy']} policy"] if values["policy"] != "ema" else []
+    steps, sampler = values.get("sampling_steps", 0), values.get("sampler", "trained")
+    words += [counted(steps, "network call")] if steps else []
+    words += [f"{sampler} sampler"] if sampler != "trained" else []
+    return ", ".join(words)

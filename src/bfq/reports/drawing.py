@@ -12,10 +12,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from bfq.reports.prose import decimals, number_text, ranged
-from bfq.reports.runs import Group, Run
+from bfq.reports import Group, Run
+from bfq.reports.statistics import decimals, number_text, range_text
 
-# Okabe and Ito's colors first, told apart by all eyes, then others far from them and from each other.
+# Okabe and Ito's colors, which color-blind readers can distinguish, then others far from them.
 COLORS = (
     *("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#009E73", "#6A3D9A", "#56B4E9", "#8C2D04"),
     *("#B0B000", "#E7298A", "#004D40", "#9E7B5A", "#7F8CFF", "#A50026", "#66C2A5", "#3B3B6D"),
@@ -25,16 +25,18 @@ DPI = 180
 WIDTH = 7.4  # inches
 ROUND = (1, 2, 2.5, 5, 10)  # steps between numbers on an axis
 FONT = 10.0  # points, of labels
+SMALL = 8.0  # points, of labels with one line only
+LINE, LONG = 18, 30  # characters per line of a label with two lines, and with one
 
 
 def agent_colors(runs: Sequence[Run]) -> dict[str, Any]:
-    """A color an agent, the same in every figure of these runs: blue is the first run's."""
+    """One color per agent, the same in every figure of these runs; the first run is blue."""
     agents = [run.agent for run in runs] + [each.agent for run in runs for each in run.baselines]
     return {agent: COLORS[k % len(COLORS)] for k, agent in enumerate(dict.fromkeys(agents))}
 
 
 def group_color(run: Run, group: Group, colors: dict[str, Any]) -> Any:
-    """The agent's color, or one of an even scale of lightness for the values of a sweep."""
+    """The agent's color, or one from an even scale for the values of a sweep."""
     groups = run.groups
     if len(groups) == 1:
         return colors[run.agent]
@@ -42,27 +44,26 @@ def group_color(run: Run, group: Group, colors: dict[str, Any]) -> Any:
 
 
 def draw_heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 0.0) -> None:
-    """A bold title with quiet words under it; `left` counts in widths of the axes, `lift` in points."""
+    """A bold title over quiet words; `left` is in widths of the axes, `lift` in points."""
     lines = (
         (title, 21, {"color": INK, "fontsize": 13, "fontweight": "bold"}),
-        (words, 8, {"color": QUIET}),
+        (words, 8, {"color": QUIET, "fontsize": FONT}),
     )
+    place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "baseline"}
     for text, height, look in lines:
-        place = {"xy": (left, 1), "xytext": (0, height + lift)}
-        where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "baseline"}
-        axes.annotate(literal(text), **place, **where, **{"fontsize": FONT, **look})
+        axes.annotate(literal(text), (left, 1), (0, height + lift), **place, **look)
 
 
 def describe_unit(words: str, seeds: Sequence[int], banded: bool = True) -> str:
-    """What a panel shows, in words: its unit, and what was made of the seeds."""
+    """The unit of a panel and how seeds were combined."""
     if max(seeds) == 1:
         return f"{words}, one seed"
     interval = " and 95% interval" if banded else ""
-    return f"{words}, mean{interval} of {ranged(seeds, 'seed')}"
+    return f"{words}, mean{interval} of {range_text(seeds, 'seed')}"
 
 
 def style_axes(axes: Any, grid: str = "y") -> None:
-    """A floor, faint lines across it, quiet numbers."""
+    """A floor, a faint grid and quiet numbers."""
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#B8C0C8")
@@ -72,29 +73,22 @@ def style_axes(axes: Any, grid: str = "y") -> None:
 
 
 def literal(text: str) -> str:
-    """Text in which matplotlib sees no mathematics and no half of a character."""
+    """Text without mathematics and half characters, as matplotlib needs it."""
     return text.encode("utf-8", "replace").decode().replace("$", r"\$")
 
 
 def as_png(figure: Figure) -> bytes:
-    """The figure's bytes: the same run, the same bytes."""
+    """The figure's bytes, the same for the same run."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a letter the font lacks is a box, and no news
+        warnings.filterwarnings("ignore", "Glyph")  # letters that the font lacks become boxes
         figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
 
 
-LINE, LONG = (
-    18,
-    30,
-)  # characters in a line of a label: with room for two lines, and with room for one
-SMALL = 8.0  # points, of labels that have one line only
-
-
 @dataclass(frozen=True)
 class Label:
-    """Text beside the point where a line ends."""
+    """Text beside the end of a line."""
 
     text: str
     color: Any
@@ -105,13 +99,13 @@ class Label:
 
     @property
     def inches(self) -> float:
-        """Its height, with some air."""
-        font, air = (SMALL, 1.5) if self.small else (FONT, 5.0)
-        return (1.25 * font * (self.text.count("\n") + 1) + air) / 72
+        """Its height, with a margin."""
+        font, margin = (SMALL, 1.5) if self.small else (FONT, 5.0)
+        return (1.25 * font * (self.text.count("\n") + 1) + margin) / 72
 
 
 def value_label(name: str, value: float, unit: str, small: bool = False) -> str:
-    """A name over at most two lines with its value behind it, or under it where it would stick out."""
+    """A name on at most two lines, followed by its value."""
     number = number_text(value, decimals(value, unit))
     if small:
         return literal(f"{textwrap.shorten(name, LONG, placeholder=' …')}  {number}")
@@ -121,54 +115,36 @@ def value_label(name: str, value: float, unit: str, small: bool = False) -> str:
 
 
 def label_ends(axes: Any, labels: list[Label], height: float) -> None:
-    """Names the lines at the right of axes of this height in inches, in their colors."""
+    """Name the lines at the right of axes that are `height` inches high."""
     to_axes = axes.transData + axes.transAxes.inverted()
-    axes.set_ylim(axes.get_ylim())  # the labels' places hold for this scale
+    axes.set_ylim(axes.get_ylim())  # the places of labels hold for this scale
     ordered = sorted(labels, key=lambda label: label.y)
     ends = [to_axes.transform((label.x, label.y)) for label in ordered]
-    places = spread_labels(
-        [float(end[1]) for end in ends], [label.inches / height for label in ordered]
-    )
-    for label, end, place in zip(ordered, ends, places, strict=True):
-        axes.plot(
-            [end[0] + 0.012, 1.02, 1.04],
-            [end[1], end[1], place],
-            color=label.color,
-            lw=0.8,
-            alpha=0.6,
-            transform=axes.transAxes,
-            clip_on=False,
-        )
-        axes.text(
-            1.05,
-            place,
-            label.text,
-            color=label.color,
-            fontsize=SMALL if label.small else FONT,
-            fontweight="bold" if label.strong else "normal",
-            ha="left",
-            va="center",
-            transform=axes.transAxes,
-            linespacing=1.1,
-        )
+    wanted = [float(end[1]) for end in ends]
+    places = spread_labels(wanted, [label.inches / height for label in ordered])
+    for label, (x, y), place in zip(ordered, ends, places, strict=True):
+        look = {"color": label.color, "transform": axes.transAxes}
+        line = [x + 0.012, 1.02, 1.04], [y, y, place]
+        axes.plot(*line, lw=0.8, alpha=0.6, clip_on=False, **look)
+        font = {
+            "fontsize": SMALL if label.small else FONT,
+            "fontweight": "bold" if label.strong else "normal",
+        }
+        axes.text(1.05, place, label.text, va="center", linespacing=1.1, **font, **look)
 
 
 def spread_labels(
     wanted: Sequence[float], heights: Sequence[float], low: float = 0.0
 ) -> list[float]:
-    """Places nearest to the wanted ones (which ascend) so that boxes of these heights do not overlap.
+    """Places nearest to the wanted ones (ascending) at which boxes of these heights do not overlap.
 
-    Boxes that collide are merged into a block centered on the mean of what its members wanted, but not
-    below `low`, and not above 1 as long as there is room.
+    Boxes that collide form a block centered on the mean of their wanted places, not below `low`,
+    and not above 1 if there is room.
     """
-    blocks: list[
-        list[tuple[float, float]]
-    ] = []  # of each member its height, and where it wants the foot
+    blocks: list[list[tuple[float, float]]] = []  # of each box its height and wanted foot
     for place, height in zip(wanted, heights, strict=True):
         blocks.append([(height, place - height / 2)])
-        while len(blocks) > 1 and _foot(blocks[-2], low) + _size(blocks[-2]) > _foot(
-            blocks[-1], low
-        ):
+        while len(blocks) > 1 and _top(blocks[-2], low) > _foot(blocks[-1], low):
             below, above = blocks[-2:]
             blocks[-2:] = [below + [(size, foot - _size(below)) for size, foot in above]]
     return [
@@ -187,8 +163,12 @@ def _foot(block: Sequence[tuple[float, float]], low: float) -> float:
     return max(min(wanted, 1.0 - _size(block)), low)
 
 
+def _top(block: Sequence[tuple[float, float]], low: float) -> float:
+    return _foot(block, low) + _size(block)
+
+
 def wrap_evenly(name: str, line: int, lines: int) -> str:
-    """A name over as few lines as it needs, of about one length; it breaks at blanks and after hyphens."""
+    """A name on as few lines as possible, of similar length, broken at blanks and after hyphens."""
     pieces = re.findall(r"\s*[^\s-]*-|\s*[^\s-]+", name)
     cut = [piece if len(piece) <= line else f"{piece[: line - 1]}…" for piece in pieces]
     needed = len(_filled(cut, line))
@@ -197,7 +177,7 @@ def wrap_evenly(name: str, line: int, lines: int) -> str:
 
 
 def _filled(pieces: Iterable[str], width: int) -> list[str]:
-    """Lines of whole pieces, none wider than this unless one piece is."""
+    """Lines of whole pieces, none wider than `width` unless a single piece is."""
     lines = [""]
     for piece in pieces:
         if lines[-1] and len(lines[-1] + piece) > width:

@@ -1,7 +1,8 @@
-"""Run folders in; a page, its figures and a table out."""
+"""Write the report of finished runs: an HTML page, its figures and a table."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,65 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bfq.errors import BadInput, DiskTrouble, counted
 from bfq.files import make_folder, write_bytes
-from bfq.reports.figures import learning_curves, score_figure
-from bfq.reports.html import report_page
-from bfq.reports.runs import Run, is_run, read_run
-from bfq.reports.tables import compares, comparison, markdown_comparison, records
+from bfq.reports import Run, is_run, read_finished, score_name
+from bfq.reports.figures import (
+    curve_caption,
+    learning_curves,
+    losses,
+    score_caption,
+    score_figure,
+    share_panel,
+)
+from bfq.reports.statistics import (
+    ABSENT,
+    Summary,
+    decimals,
+    estimate_text,
+    interval_text,
+    mean_text,
+    number_text,
+    value_text,
+    wilson,
+)
+from bfq.reports.tables import (
+    ScoreRow,
+    ScoreTable,
+    aggregates,
+    describe_pooling,
+    distinguishing_folder,
+    is_comparison,
+    markdown_comparison,
+    score_table,
+    standings,
+)
+from bfq.run import RewardRecord
+
+CHOICES = {
+    "argmax": "the one with the highest Q value",
+    "softmax": "one sampled from a softmax of their Q values",
+}
+POLICIES = {"ema": "the moving average of the policy", "online": "the current policy"}
+OBSERVATIONS = {
+    "none": "unchanged",
+    "standardize": "standardized",
+    "standardize_padded": "standardized, with 0.001 added to the deviation",
+}
+REWARDS = {  # reasons that the numbers do not show
+    "return_range": "so that returns of the data span 1,000",
+    "standardize": "standardized",
+    "min_max": "so that rewards of the data span −1 to 1",
+}
 
 
 def run_folders(places: Sequence[Path]) -> tuple[dict[Path, list[Path]], list[Path]]:
-    """The runs by the place that was named, a sweep's all; then what holds none, as `runs/*` may name."""
-    found = {place: _inside(place) for place in places}
+    """The runs in each place, which may be a run or a sweep; then the places without runs."""
+    found = {place: _runs_in(place) for place in places}
     kept = {place: runs for place, runs in found.items() if runs}
     return kept, [place for place in found if place not in kept]
 
 
-def _inside(place: Path) -> list[Path]:
-    """The run itself or, of a sweep, its runs; a place that is not there is left to be refused."""
-    if is_run(place) or not place.exists():
+def _runs_in(place: Path) -> list[Path]:
+    if is_run(place) or not place.exists():  # a missing place is refused when it is read
         return [place]
     if not (place / "sweep.json").is_file():
         return []
@@ -33,51 +77,242 @@ def _inside(place: Path) -> list[Path]:
 
 
 def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
-    """Writes `report.html` and `learning_curves.png` (where there are curves) and tells what is in them.
+    """Write `report.html` and `learning_curves.png`, and return their content as plain data.
 
-    Where there are several methods to compare, `scores.png` and `table.md` go beside them.
+    With several methods to compare, `scores.png` and `table.md` are written as well.
     """
     if not folders:
         raise BadInput("a report needs at least one run folder.")
-    runs = [read_run(folder) for folder in folders]
+    runs = [read_finished(folder) for folder in folders]
     contents = {
         "learning_curves.png": learning_curves(*runs),
-        "report.html": report_page(runs).encode(
-            "utf-8", "replace"
-        ),  # JSON may hold half a character
+        "report.html": report_page(runs).encode(),
     }
-    if compares(runs):
+    if is_comparison(runs):
         contents["scores.png"] = score_figure(runs)
         contents["table.md"] = markdown_comparison(runs).encode("utf-8", "replace")
     make_folder(out)
-    written = [
-        _write(out / name, content) for name, content in contents.items() if content is not None
-    ]
+    written = [_write(out / name, content) for name, content in contents.items() if content]
+    names = ("folder", "task", "agent", "title", "steps")
     return {
-        "runs": [_identity(run) for run in runs],
-        "rows": records(comparison(runs)),
+        "runs": [
+            {**{name: getattr(run, name) for name in names}, "folder": str(run.folder)}
+            | {"members": len(run.members)}
+            for run in runs
+        ],
+        "rows": as_records(comparison(runs)),
         "files": [str(path) for path in written],
     }
 
 
-def _identity(run: Run) -> dict[str, Any]:
-    return {
-        "folder": str(run.folder),
-        "task": run.task,
-        "agent": run.agent,
-        "title": run.title,
-        "steps": run.steps,
-        "members": len(run.members),
-    }
-
-
 def _write(path: Path, content: bytes) -> Path:
-    """A report has nothing to lose: a place that refuses it is one that was badly chosen."""
+    """Write a file of a report; nothing is lost if the place refuses it."""
     try:
         write_bytes(path, content)
     except DiskTrouble as trouble:
         raise BadInput(str(trouble)) from trouble
     return path
+
+
+def comparison(runs: Sequence[Run]) -> ScoreTable:
+    """All rows of several runs with their updates, task by task, without repetitions."""
+    rows = dict.fromkeys(
+        _with_updates(row, run.steps) for run in runs for row in score_table(run).rows
+    )
+    tasks = list(dict.fromkeys(run.task for run in runs))
+    return ScoreTable("Comparison", tuple(sorted(rows, key=lambda row: tasks.index(row.task))))
+
+
+def _with_updates(row: ScoreRow, steps: int) -> ScoreRow:
+    if row.kind == "data":
+        return row
+    return replace(row, overrides=", ".join(filter(None, (row.overrides, f"{steps:,} updates"))))
+
+
+def as_records(table: ScoreTable) -> list[dict[str, Any]]:
+    """The table as plain data for JSON."""
+    return [
+        {
+            "task": row.task,
+            "kind": row.kind,
+            "agent": row.agent,
+            "name": row.name,
+            "overrides": row.overrides,
+            "return": _as_record(row.returns),
+            "normalized": _as_record(row.normalized),
+            "seeds": row.seeds,
+            "train_seconds": row.seconds,
+        }
+        for row in table.rows
+    ]
+
+
+def _as_record(summary: Summary | None) -> dict[str, Any] | None:
+    if summary is None:
+        return None
+    low, high = summary.interval or (None, None)
+    return {"mean": summary.mean, "std": summary.std, "n": summary.n, "low": low, "high": high}
+
+
+def report_page(runs: Sequence[Run]) -> str:
+    """A page with one section per run, and a comparison on top if there are several."""
+    several = len(runs) > 1
+    title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
+    tables, methods = standings(runs), aggregates(runs)
+    together = any(share_panel([run for run in runs if run.task == t.task]) for t in tables)
+    return render(
+        "report.html.j2",
+        title=title,
+        several=several,
+        runs=runs,
+        names=[
+            ", ".join(
+                filter(None, (f"{run.title} on {run.task}", distinguishing_folder(run, runs)))
+            )
+            for run in runs
+        ],
+        rankings=[table.ranking for table in tables],
+        scores_png=score_figure(runs) if several else None,
+        scores_caption=score_caption(runs),
+        curves_png=learning_curves(*runs) if several and together else None,
+        curves_caption=curve_caption(*runs),
+        aggregates=methods,
+        pooling=describe_pooling(any(each.estimate.interval for each in methods)),
+    )
+
+
+def headline_rows(table: ScoreTable) -> list[tuple[ScoreRow, str]]:
+    """The best setting of the agent, its baselines and the data, each with a note."""
+    agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
+    best = agent[0]
+    note = f"best of {len(agent)} settings, chosen by this score: {best.overrides}"
+    rest = [(row, row.overrides) for row in reversed(table.rows) if row.kind != "agent"]
+    return [(best, note if agent[1:] else ""), *rest]
+
+
+def _rank(row: ScoreRow) -> float:
+    summary = row.normalized or row.returns
+    return float("-inf") if summary is None else summary.mean
+
+
+def describe_evaluation(run: Run) -> str:
+    """How episodes were run and actions chosen, in sentences."""
+    if not run.scores:
+        return "This task has no simulator here, so nothing was evaluated."
+    values = run.protocol
+    first, episodes = values["seed"], values["episodes"]
+    limit = f" of up to {counted(run.episode_steps, 'step')}" if run.episode_steps else ""
+    simulator = f" in {run.simulator}" if run.simulator else ""
+    return " ".join(
+        [
+            f"Each seed ran {counted(episodes, 'episode')}{limit}{simulator} with the "
+            f"{values['checkpoint']} checkpoint.",
+            f"Episodes used simulator seeds {first} to {first + episodes - 1}, the same for all "
+            "seeds.",
+            f"Actions came from {_source(run)}; {_choice(run)}.",
+            *_sampling(run),
+        ]
+    )
+
+
+def _source(run: Run) -> str:
+    policy = "online" if "policy" in run.ignores else run.protocol["policy"]
+    noise = f"with noise at temperature {run.protocol['temperature']:g}"
+    return f"{POLICIES[policy]}, {'without noise' if 'temperature' in run.ignores else noise}"
+
+
+def _choice(run: Run) -> str:
+    values = run.protocol
+    if "temperature" in run.ignores:
+        return "the action is a function of the state"
+    if values["candidates"] == 1:
+        return "one action was drawn per state"
+    softmax = values["selection"] == "softmax"
+    weight = f" (weight {value_text(values['softmax_weight'])})" if softmax else ""
+    choice = CHOICES[values["selection"]]
+    return f"of {values['candidates']} candidates, {choice}{weight} was taken"
+
+
+def _sampling(run: Run) -> list[str]:
+    """How an action was sampled, if not as in training."""
+    steps = run.protocol.get("sampling_steps", 0)
+    sampler = run.protocol.get("sampler", "trained")
+    words = [f"with {counted(steps, 'network call')}"] if steps else []
+    words += [f"with the sampler {sampler}"] if sampler != "trained" else []
+    return [f"Actions were sampled {' and '.join(words)}, unlike in training."] if words else []
+
+
+def describe_scale(run: Run) -> str:
+    """The meaning of a task's scores, in a sentence."""
+    if run.reference is None:
+        return "There is no reference score for this task, so returns are not normalized."
+    if run.counts_successes:
+        return "The score is the percentage of successful episodes."
+    low, high = value_text(run.reference.low), value_text(run.reference.high)
+    source = run.reference.source
+    return f"A normalized score of 0 is a return of {low}, 100 is {high} ({source})."
+
+
+def describe_successes(run: Run) -> Iterator[str]:
+    """One sentence per group on its successful episodes, with Wilson's interval of their rate."""
+    episodes = run.protocol["episodes"]
+    for group in run.groups if run.counts_successes else ():
+        shares = [min(max(x / 100, 0.0), 1.0) for x in run.finite_scores("normalized", group)]
+        if shares:
+            reached, n = sum(round(share * episodes) for share in shares), episodes * len(shares)
+            low, high = (number_text(100 * end, 1) for end in wilson(reached, n))
+            setting = f"With {group.label}, " if group.label else ""
+            yield (
+                f"{setting}{reached:,} of {counted(n, 'episode')} succeeded "
+                f"(Wilson's 95% interval: {low} to {high}%)."
+            )
+
+
+def describe_data(run: Run) -> dict[str, str]:
+    """Where the data come from and how they were transformed."""
+    data = run.data
+    episodes = "" if data.episodes is None else f", {counted(data.episodes, 'episode')}"
+    spread = "" if data.return_std is None else f" ± {_quantity(data.return_std)} over episodes"
+    best = "" if data.return_max is None else f", at most {_quantity(data.return_max)}"
+    mean = ABSENT if data.return_mean is None else _quantity(data.return_mean) + spread + best
+    observations = run.transforms.observations
+    return {
+        "name": data.name,
+        "source": data.source,
+        "SHA-256": data.sha256 or ABSENT,
+        "size": f"{counted(data.transitions, 'transition')}{episodes}",
+        "return": mean,
+        "observations for learning": OBSERVATIONS.get(observations, observations),
+        "reward for learning": describe_reward(run.transforms.reward),
+    }
+
+
+def describe_reward(reward: RewardRecord) -> str:
+    """The transform of the rewards, as a formula with its reason."""
+    times = f"{value_text(reward.scale)} × r" if reward.scale != 1 else "r"
+    sign = "−" if reward.shift < 0 else "+"
+    plus = f" {sign} {value_text(abs(reward.shift))}" if reward.shift else ""
+    why = f", {REWARDS[reward.name]}" if reward.name in REWARDS else ""
+    return f"r ← {times}{plus}{why}" if reward.scale != 1 or reward.shift else "unchanged"
+
+
+def list_hyperparameters(run: Run) -> dict[str, str]:
+    """Each hyperparameter, with all its values if the groups differ in it."""
+    found = {name: value_text(value) for name, value in run.config.items()}
+    for name in dict.fromkeys(name for group in run.groups for name in group.overrides):
+        values = [
+            value_text(group.overrides.get(name, run.config.get(name))) for group in run.groups
+        ]
+        found[name] = ", ".join(dict.fromkeys(values))
+    return found
+
+
+def _quantity(value: float) -> str:
+    return number_text(value, decimals(value))
+
+
+def _mean_number(summary: Summary, unit: str) -> str:
+    return number_text(summary.mean, decimals(summary.mean, unit))
 
 
 def render(template: str, **values: Any) -> str:
@@ -98,9 +333,21 @@ def _templates() -> Environment:
     found.filters |= {
         "counted": counted,
         "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+        "estimate": estimate_text,
         "heights": bar_heights,
+        "interval": interval_text,
+        "mean": mean_text,
+        "mean_number": _mean_number,
+        "number": number_text,
         "short": short_number,
+        "value": value_text,
     }
+    for function in (
+        *(curve_caption, learning_curves, losses, score_caption, score_figure, score_name),
+        *(describe_data, describe_evaluation, describe_scale, describe_successes),
+        *(headline_rows, is_comparison, list_hyperparameters, score_table),
+    ):
+        found.globals[function.__name__] = function
     return found
 
 

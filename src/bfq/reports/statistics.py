@@ -1,8 +1,8 @@
-"""Statistics over seeds: a seed is the unit, never an episode."""
+"""Statistics over seeds and their text: a seed is the unit, never an episode."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,9 @@ Array = npt.NDArray[np.float64]
 Values = Sequence[float] | Array
 Scores = Mapping[str, Values]  # of one method: the seeds of each task
 Statistic = Callable[[Array], float]
-LEVEL = 0.95  # of every interval, as all captions say
+LEVEL = 0.95  # of every interval
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # the quantiles at its ends
+ABSENT = "–"
 
 
 class Interval(NamedTuple):
@@ -28,18 +29,16 @@ class Summary:
     """Mean and spread of one number over seeds."""
 
     mean: float
-    std: float  # of the seeds, with n − 1 below; 0 for one seed
+    std: float  # over seeds, with n − 1 in the denominator; 0 for one seed
     n: int
-    interval: (
-        Interval | None
-    )  # 95% for the mean; None for one seed, which says nothing of its spread
+    interval: Interval | None  # of the mean, 95%; None for one seed
 
 
 class Estimate(NamedTuple):
     """A number over tasks."""
 
     value: float
-    interval: Interval | None  # None where a task has one seed, which says nothing of its spread
+    interval: Interval | None  # None if a task has only one seed
 
 
 class Profile(NamedTuple):
@@ -47,7 +46,7 @@ class Profile(NamedTuple):
 
     thresholds: Array
     share: Array
-    band: tuple[Array, Array] | None  # pointwise; None where a task has one seed
+    band: tuple[Array, Array] | None  # pointwise; None if a task has only one seed
 
 
 def summarize(values: Values) -> Summary:
@@ -74,7 +73,7 @@ def stratified_bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile interval of a statistic of all values, seeds drawn anew within each group (a task, say)."""
+    """Percentile interval of a statistic of all values, resampled within each group."""
     random = np.random.default_rng(seed)
     strata = [_array(group) for group in groups]
     draws = np.concatenate([random.choice(x, (resamples, len(x))) for x in strata], axis=1)
@@ -93,10 +92,10 @@ def pooled_interquartile_mean(scores: Scores) -> Estimate:
 
 
 def mean_over_tasks(scores: Scores) -> Estimate:
-    """The mean of the tasks' means with its interval; of one task it is that of `summarize`.
+    """The mean of the tasks' means with its interval; for one task it equals `summarize`.
 
-    Tasks differ in their spread, so the variances s²/n add up and Student's t has the degrees of freedom
-    of Welch and Satterthwaite. Bootstrap intervals are too narrow for a handful of seeds; this is not.
+    Tasks differ in their spread, so the variances s²/n add up and Student's t has Welch and
+    Satterthwaite's degrees of freedom. Bootstrap intervals are too narrow for a handful of seeds.
     """
     tasks = _tasks(scores)
     mean = float(np.mean([x.mean() for x in tasks]))
@@ -115,9 +114,9 @@ def mean_over_tasks(scores: Scores) -> Estimate:
 def performance_profile(
     scores: Scores, thresholds: Values, resamples: int = 2000, seed: int = 0
 ) -> Profile:
-    """The share of runs above τ, every task weighing the same: mean over tasks of the mean of 1[x > τ].
+    """The share of runs above τ with equal weight per task: mean over tasks of the mean of 1[x > τ].
 
-    The band holds at each τ alone, and is too narrow for a handful of seeds of a single task.
+    The band is pointwise, and too narrow for a handful of seeds of a single task.
     """
     tau = _array(thresholds)
     tasks = _tasks(scores)
@@ -138,7 +137,7 @@ def probability_of_improvement(
 ) -> Estimate:
     """P(X > Y) + P(X = Y) / 2 for a run X of ours and a run Y of theirs, mean over tasks.
 
-    On a task it is Mann and Whitney's U / (n m). Both methods' seeds are drawn anew within each task.
+    On one task it is Mann and Whitney's U / (n m). Both methods' seeds are resampled within each task.
     """
     if set(ours) != set(theirs):
         raise ValueError(
@@ -163,9 +162,9 @@ def probability_of_improvement(
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """Wilson's interval for a success rate: it stays in [0, 1] and has a width at 0 and at 1."""
+    """Wilson's interval for a success rate; it stays in [0, 1] and has a width at 0 and at 1."""
     if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"{successes} successes in {n} trials cannot be.")
+        raise ValueError(f"{successes} successes in {n} trials are impossible.")
     z, rate = float(ndtri(TAILS[1])), successes / n
     center = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
@@ -173,9 +172,9 @@ def wilson(successes: int, n: int) -> Interval:
 
 
 def _tasks(scores: Scores) -> list[Array]:
-    """The seeds of each task, all of them numbers: a run without a score is no run of score 0."""
+    """The seeds of each task; a missing score is refused, not counted as 0."""
     if not scores:
-        raise ValueError("no tasks: nothing to say about them.")
+        raise ValueError("there are no tasks.")
     tasks = [_array(values) for values in scores.values()]
     for name, x in zip(scores, tasks, strict=True):
         if not np.isfinite(x).all():
@@ -188,9 +187,9 @@ def _spreads(tasks: Sequence[Array]) -> bool:
 
 
 def _counts(random: np.random.Generator, n: int, resamples: int) -> Array:
-    """How often each of n seeds comes in n draws with replacement, a row a resample.
+    """How often each of n seeds occurs in n draws with replacement, one row per resample.
 
-    What is linear in the seeds' weights is thus a product of matrices for all resamples at once.
+    Statistics that are linear in the seeds' weights are then matrix products over all resamples.
     """
     return random.multinomial(n, np.full(n, 1 / n), resamples).astype(np.float64)
 
@@ -198,5 +197,60 @@ def _counts(random: np.random.Generator, n: int, resamples: int) -> Array:
 def _array(values: Values) -> Array:
     x = np.asarray(values, np.float64)
     if x.size == 0:
-        raise ValueError("no values: nothing to say about them.")
+        raise ValueError("there are no values.")
     return x
+
+
+def mean_text(summary: Summary | None, unit: str) -> str:
+    """Mean ± std; only the mean for one seed."""
+    if summary is None:
+        return ABSENT
+    digits = decimals(summary.mean, unit)
+    mean = number_text(summary.mean, digits)
+    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
+
+
+def interval_text(summary: Summary | None, unit: str) -> str:
+    """The interval, with as many digits as the mean."""
+    if summary is None or summary.interval is None:
+        return ABSENT
+    low, high = (number_text(end, decimals(summary.mean, unit)) for end in summary.interval)
+    return f"[{low}, {high}]"
+
+
+def estimate_text(estimate: Estimate, digits: int = 1) -> str:
+    """A number over tasks, with its interval if it has one."""
+    value, interval = estimate
+    ends = [number_text(end, digits) for end in interval or ()]
+    return number_text(value, digits) + (f" [{', '.join(ends)}]" if ends else "")
+
+
+def decimals(size: float, unit: str = "return") -> int:
+    """Digits after the point: one for a normalized score, otherwise depending on the size."""
+    if unit == "normalized":
+        return 1
+    return next(
+        (digits for digits, least in ((0, 10_000), (1, 10), (2, 1)) if abs(size) >= least), 3
+    )
+
+
+def number_text(value: float, digits: int) -> str:
+    """A number with thousands separators and a true minus sign."""
+    text = f"{value:,.{digits}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
+
+
+def value_text(value: Any) -> str:
+    """A value from JSON with a true minus sign."""
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("-", "−")
+    if isinstance(value, int):
+        return str(value).replace("-", "−")
+    return ABSENT if value is None else str(value)
+
+
+def range_text(counts: Iterable[int], noun: str) -> str:
+    """`6 seeds`, or `2 to 6 seeds` if the counts differ."""
+    least, *_, most = sorted((*counts,) * 2)
+    number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{number} {noun}{'' if most == 1 else 's'}"

@@ -1,52 +1,72 @@
-"""Scores of runs as tables: rows, methods on a task best first, for a terminal and as Markdown."""
+"""Scores of runs as tables: for the terminal, as Markdown and as plain data."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bfq.reports import prose
-from bfq.reports.prose import (
+from bfq.errors import counted
+from bfq.reports import Group, Run, describe_acting
+from bfq.reports.statistics import (
     ABSENT,
+    Estimate,
+    Summary,
     estimate_text,
     interval_text,
     mean_text,
     number_text,
-    ranged,
+    pooled_interquartile_mean,
+    range_text,
+    summarize,
 )
-from bfq.reports.runs import Group, Run
-from bfq.reports.statistics import Estimate, Interval, Summary, pooled_interquartile_mean, summarize
 
-WORDS = ("", "acting")  # columns of no numbers
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
+SHORT_CAPTION = "mean ± std over seeds, best first"
+TEXT_COLUMNS = ("", "acting")
+MANY = 3  # baselines from which on a single run is a comparison
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """How good one thing is on one task."""
+    """The scores of a dataset or of one setting of an agent."""
 
     task: str
-    kind: str  # data | baseline | agent
+    kind: str  # data | baseline | agent | method
     agent: str
     name: str
     overrides: str
     returns: Summary | None
     normalized: Summary | None
-    seeds: int | None  # trained; a summary counts those that have a score
-    seconds: float | None  # of the whole run, whose groups train together
+    seeds: int | None  # trained; a summary counts only those with a score
+    seconds: float | None  # of the whole run: its groups train together
 
     @property
     def scores(self) -> tuple[tuple[str, Summary | None], ...]:
-        """Both scores with the names of their units."""
+        """Both scores with their units."""
         return ("return", self.returns), ("normalized", self.normalized)
 
     def score(self, unit: str) -> Summary | None:
-        """The score in a unit, where there is one."""
+        """The score in this unit, if there is one."""
         return dict(self.scores)[unit]
+
+    @property
+    def seeds_text(self) -> str:
+        """The number of seeds, and how many have a score if some have none."""
+        if self.seeds is None:
+            return ABSENT
+        scored = self.returns.n if self.returns else 0
+        return str(self.seeds) if scored in (0, self.seeds) else f"{scored} of {self.seeds}"
+
+    @property
+    def time_text(self) -> str:
+        """Training time in seconds."""
+        if self.seconds is None:
+            return ABSENT
+        return f"{number_text(self.seconds, 1 if self.seconds < 100 else 0)} s"
 
 
 @dataclass(frozen=True)
@@ -58,246 +78,43 @@ class ScoreTable:
 
     @property
     def caption(self) -> str:
-        """How to read the scores, where there are any."""
+        """How to read the scores, if there are any."""
         return CAPTION if any(row.returns and row.kind != "data" for row in self.rows) else ""
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """One method over several tasks."""
-
-    name: str
-    tasks: int
-    mean: float  # interquartile, of the normalized scores of all seeds of all tasks
-    interval: Interval | None  # None where a task has one seed
-
-    @property
-    def text(self) -> str:
-        """The mean with its interval."""
-        return estimate_text(Estimate(self.mean, self.interval))
-
-
-def score_table(run: Run) -> ScoreTable:
-    """The data, the baselines and the agent on the run's task."""
-    baselines = [row for baseline in run.baselines for row in agent_rows(baseline, "baseline")]
-    return ScoreTable(table_title([run]), (data_row(run), *baselines, *agent_rows(run, "agent")))
-
-
-def comparison(runs: Sequence[Run]) -> ScoreTable:
-    """All rows of several runs with their numbers of updates, task by task; what two share is told once."""
-    rows = dict.fromkeys(
-        _with_updates(row, run.steps) for run in runs for row in score_table(run).rows
-    )
-    tasks = list(dict.fromkeys(run.task for run in runs))
-    return ScoreTable("Comparison", tuple(sorted(rows, key=lambda row: tasks.index(row.task))))
-
-
-def _with_updates(row: ScoreRow, steps: int) -> ScoreRow:
-    if row.kind == "data":
-        return row
-    return replace(row, overrides=", ".join(filter(None, (row.overrides, f"{steps:,} updates"))))
-
-
-def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
-    """The interquartile mean of each method that has normalized scores on two tasks or more."""
-    pools: dict[str, dict[str, list[float]]] = {}
-    everyone = [each for run in runs for each in (*run.baselines, run)]
-    for run in everyone:
-        for group in run.groups:
-            values = run.scored("normalized", group)
-            if values:
-                pools.setdefault(f"{run.title} {group.label}".strip(), {}).setdefault(
-                    run.task, values
-                )
-    return [
-        Aggregate(name, len(tasks), *pooled_interquartile_mean(tasks))
-        for name, tasks in pools.items()
-        if len(tasks) > 1
-    ]
-
-
-def rich_table(run: Run) -> Table:
-    """A run's scores for a terminal of 80 columns: the interval stands under its mean."""
-    table = score_table(run)
-    drawn = empty_table(table.title, table.caption, ("return", "normalized", "seeds", "training"))
-    drawn.leading, drawn.padding = 1, (0, 1, 0, 1)
-    for row in table.rows:
-        name = "\n".join(filter(None, (row.name, row.overrides)))
-        scores = ("\n".join(stacked(summary, unit)) for unit, summary in row.scores)
-        cells = (*scores, seeds_text(row), seconds_text(row))
-        style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
-        drawn.add_row(Text(name), *(Text(cell) for cell in cells), style=style)
-    return drawn
-
-
-def empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
-    """A table for a terminal: names at the left, these columns of numbers beside them."""
-    drawn = Table(
-        title=Text(title, style="bold"),
-        caption=Text(caption, style="dim italic"),
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        min_width=60,
-    )
-    drawn.add_column("", min_width=16, overflow="fold")
-    for name in columns:
-        drawn.add_column(name, justify="right", no_wrap=True)
-    return drawn
-
-
-def markdown(run: Run) -> str:
-    """A run's scores as Markdown, one line a row."""
-    table = score_table(run)
-    head = ("", "return", "95% interval", "normalized", "95% interval", "seeds", "training")
-    cells = []
-    for row in table.rows:
-        name = escaped(f"{row.name} {row.overrides}".strip())
-        scores = [
-            text for unit, s in row.scores for text in (mean_text(s, unit), interval_text(s, unit))
-        ]
-        shown = f"**{name}**" if row.kind == "agent" else name
-        cells.append((shown, *scores, seeds_text(row), seconds_text(row)))
-    words = [f"{table.caption}.", ""] if table.caption else []
-    return "\n".join([f"**{escaped(table.title)}**", "", *markdown_lines(head, cells), "", *words])
-
-
-def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table: words are set left, numbers right."""
-    sides = (":--" if name in WORDS else "--:" for name in head)
-    return [_line(head), _line(sides), *(_line(row) for row in rows)]
-
-
-def records(table: ScoreTable) -> list[dict[str, Any]]:
-    """The table as plain data for JSON."""
-    return [
-        {
-            "task": row.task,
-            "kind": row.kind,
-            "agent": row.agent,
-            "name": row.name,
-            "overrides": row.overrides,
-            "return": _record(row.returns),
-            "normalized": _record(row.normalized),
-            "seeds": row.seeds,
-            "train_seconds": row.seconds,
-        }
-        for row in table.rows
-    ]
-
-
-def stacked(summary: Summary | None, unit: str) -> list[str]:
-    """Mean ± std, then the interval where there is one."""
-    interval = [interval_text(summary, unit)] if summary and summary.interval else []
-    return [mean_text(summary, unit), *interval]
-
-
-def seeds_text(row: ScoreRow) -> str:
-    """How many seeds, and how many of them have a score where some have none."""
-    if row.seeds is None:
-        return ABSENT
-    scored = row.returns.n if row.returns else 0
-    return str(row.seeds) if scored in (0, row.seeds) else f"{scored} of {row.seeds}"
-
-
-def seconds_text(row: ScoreRow) -> str:
-    """Training time in seconds."""
-    if row.seconds is None:
-        return ABSENT
-    return f"{number_text(row.seconds, 1 if row.seconds < 100 else 0)} s"
-
-
-def table_title(runs: Sequence[Run]) -> str:
-    """The task of the runs with what was spent on it."""
-    if not any(run.scores for run in runs):
-        return f"{runs[0].task}: no simulator, so no scores"
-    return f"{runs[0].task}: {budget(runs)}"
-
-
-def budget(runs: Sequence[Run]) -> str:
-    """Updates, episodes and the rule of the checkpoint, with both ends of what differs between the runs."""
-    checkpoints = " or ".join(dict.fromkeys(run.protocol["checkpoint"] for run in runs))
-    updates = ranged([run.steps for run in runs], "update")
-    episodes = ranged([run.protocol["episodes"] for run in runs], "episode")
-    return f"{updates}, {episodes} a seed, {checkpoints} checkpoint"
-
-
-def data_row(run: Run) -> ScoreRow:
-    """How good the data are from which a run learned."""
-    returns, normalized = (
-        None if run.data[name] is None else summarize([run.data[name]])
-        for name in ("return_mean", "normalized_mean")
-    )
-    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
-
-
-def agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
-    """How good a run's agent is, a row a group."""
-    whose = run.task, kind, run.agent, run.title
-    for group in run.groups:
-        returns, normalized = (_summary(run, name, group) for name in ("return", "normalized"))
-        yield ScoreRow(
-            *whose, group.label, returns, normalized, len(group.places), run.train_seconds
-        )
-
-
-def _summary(run: Run, name: str, group: Group) -> Summary | None:
-    values = run.scored(name, group)
-    return summarize(values) if values else None
-
-
-def _record(summary: Summary | None) -> dict[str, Any] | None:
-    if summary is None:
-        return None
-    low, high = summary.interval or (None, None)
-    return {"mean": summary.mean, "std": summary.std, "n": summary.n, "low": low, "high": high}
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def escaped(text: str) -> str:
-    """Text that cannot break out of a Markdown cell."""
-    one_line = " ".join(text.split())
-    return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)
-
-
-MANY = 3  # baselines from which on one run is a comparison too
-
-
-@dataclass(frozen=True)
-class Method:
-    """One setting of one agent."""
+class RankedMethod:
+    """One setting of one agent among others."""
 
     run: Run
     group: Group
     row: ScoreRow
-    folder: str = ""  # the run's, where two methods would have the same name
+    folder: str = ""  # of the run, if two methods would have the same name
 
     @property
     def name(self) -> str:
-        """The agent with what sets it apart."""
+        """The agent with its notes."""
         return f"{self.run.title} {self.notes}".strip()
 
     @property
     def notes(self) -> str:
-        """What sets it apart from other methods of the same agent."""
+        """What distinguishes it from other methods of the same agent."""
         return ", ".join(filter(None, (self.group.label, self.folder)))
 
     def rank(self, unit: str) -> float:
-        """The mean score by which methods are ordered."""
+        """The mean score by which methods are sorted."""
         score = self.row.score(unit)
         return score.mean if score else float("-inf")
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The methods on one task."""
+    """All methods on one task, best first."""
 
     task: str
-    unit: str  # of the score that orders them: normalized where every method has it
-    data: tuple[ScoreRow, ...]  # one, unless runs of one task learned from different data
-    methods: tuple[Method, ...]  # best first
+    unit: str  # that methods are sorted by: normalized if every method has it
+    data: tuple[ScoreRow, ...]  # several if runs of one task used different data
+    methods: tuple[RankedMethod, ...]
 
     @property
     def runs(self) -> list[Run]:
@@ -306,7 +123,7 @@ class Standings:
 
     @property
     def title(self) -> str:
-        """The task with what was spent on it."""
+        """The task with the budget of the runs."""
         return table_title(self.runs)
 
     @property
@@ -321,18 +138,46 @@ class Standings:
 
     @property
     def normalized(self) -> bool:
-        """Whether anything has a normalized score."""
+        """Whether any row has a normalized score."""
         return any(row.normalized for row in self.rows)
 
     @property
     def updates_differ(self) -> bool:
-        """Whether some trained longer than others."""
+        """Whether the numbers of updates differ."""
         return len({run.steps for run in self.runs}) > 1
 
     @property
     def acting_differs(self) -> bool:
-        """Whether some chose their actions otherwise than others."""
-        return len({prose.acting(run) for run in self.runs}) > 1
+        """Whether actions were chosen in different ways."""
+        return len({describe_acting(run) for run in self.runs}) > 1
+
+    @property
+    def ranking(self) -> ScoreTable:
+        """The data, then the methods, each with what distinguishes it."""
+        rows = (
+            replace(method.row, kind="method", overrides=self._notes(method))
+            for method in self.methods
+        )
+        return ScoreTable(self.title, (*self.data, *rows))
+
+    def _notes(self, method: RankedMethod) -> str:
+        updates = counted(method.run.steps, "update") if self.updates_differ else ""
+        acting = describe_acting(method.run) if self.acting_differs else ""
+        return ", ".join(filter(None, (method.notes, updates, acting)))
+
+
+class Aggregate(NamedTuple):
+    """One method over several tasks."""
+
+    name: str
+    tasks: int
+    estimate: Estimate  # the interquartile mean of the normalized scores of all seeds and tasks
+
+
+def score_table(run: Run) -> ScoreTable:
+    """The data, the baselines and the agent of one run."""
+    baselines = [row for baseline in run.baselines for row in _agent_rows(baseline, "baseline")]
+    return ScoreTable(table_title([run]), (_data_row(run), *baselines, *_agent_rows(run, "agent")))
 
 
 def standings(runs: Sequence[Run]) -> list[Standings]:
@@ -341,134 +186,214 @@ def standings(runs: Sequence[Run]) -> list[Standings]:
     return [_standings(task, [run for run in runs if run.task == task]) for task in tasks]
 
 
-def compares(runs: Sequence[Run]) -> bool:
-    """Whether there is enough to compare for a figure and a table of their own."""
-    return len(runs) > 1 or any(len(run.baselines) >= MANY for run in runs)
-
-
-def apart(run: Run, runs: Sequence[Run]) -> str:
-    """What sets a run apart from others of its agent on its task, as in tables: of a sweep, its values."""
-    namesakes = {each.folder for each in runs if (each.task, each.title) == (run.task, run.title)}
-    return _folder(run) if len(namesakes) > 1 else ""
-
-
 def _standings(task: str, runs: Sequence[Run]) -> Standings:
-    everyone = [each for run in runs for each in (run, *run.baselines)]
     found = [
-        Method(run, group, row)
-        for run in everyone
-        for group, row in zip(run.groups, agent_rows(run, "agent"), strict=True)
+        RankedMethod(run, group, row)
+        for each in runs
+        for run in (each, *each.baselines)
+        for group, row in zip(run.groups, _agent_rows(run, "agent"), strict=True)
     ]
-    methods = {
-        (method.row, method.run.steps): method for method in reversed(found)
-    }  # what two share, once
-    unit = (
-        "return" if any(row.returns and not row.normalized for row, _ in methods) else "normalized"
-    )
-    named = _told_apart(list(methods.values())[::-1])
+    unique = {(method.row, method.run.steps): method for method in reversed(found)}
+    returns_only = any(row.returns and not row.normalized for row, _ in unique)
+    unit = "return" if returns_only else "normalized"
+    names = Counter(method.name for method in unique.values())
+    named = [
+        replace(method, folder=_folder(method.run)) if names[method.name] > 1 else method
+        for method in reversed(unique.values())
+    ]
     ordered = sorted(named, key=lambda method: method.rank(unit), reverse=True)
-    return Standings(
-        task, unit, tuple(dict.fromkeys(data_row(run) for run in runs)), tuple(ordered)
-    )
-
-
-def _told_apart(methods: Sequence[Method]) -> list[Method]:
-    """Methods of one name get the name of their folder."""
-    count = Counter(method.name for method in methods)
-    return [
-        replace(method, folder=_folder(method.run)) if count[method.name] > 1 else method
-        for method in methods
-    ]
+    data = tuple(dict.fromkeys(_data_row(run) for run in runs))
+    return Standings(task, unit, data, tuple(ordered))
 
 
 def _folder(run: Run) -> str:
-    """The name of a run's folder; of a baseline, that of the run it belongs to."""
+    """The name of a run's folder; for a baseline, that of the run it belongs to."""
     path = run.folder.resolve()
     return path.parent.parent.name if path.parent.name == "baselines" else path.name
 
 
-SHORT = "mean ± std over seeds, best first"
+def distinguishing_folder(run: Run, runs: Sequence[Run]) -> str:
+    """The run's folder if several of the runs have the same agent and task, otherwise nothing."""
+    same = {each.folder for each in runs if (each.task, each.title) == (run.task, run.title)}
+    return _folder(run) if len(same) > 1 else ""
 
 
-def pooled_words(banded: bool) -> str:
-    """What an interquartile mean is of, and its interval where there is one."""
+def is_comparison(runs: Sequence[Run]) -> bool:
+    """Return whether there is enough to compare for a figure and a table of its own."""
+    return len(runs) > 1 or any(len(run.baselines) >= MANY for run in runs)
+
+
+def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
+    """The interquartile mean of each method with normalized scores on two tasks or more."""
+    pools: dict[str, dict[str, list[float]]] = {}
+    for run in (each for one in runs for each in (*one.baselines, one)):
+        for group in run.groups:
+            values = run.finite_scores("normalized", group)
+            if values:
+                name = f"{run.title} {group.label}".strip()
+                pools.setdefault(name, {}).setdefault(run.task, values)
+    found = [
+        Aggregate(name, len(tasks), pooled_interquartile_mean(tasks))
+        for name, tasks in pools.items()
+        if len(tasks) > 1
+    ]
+    return sorted(found, key=lambda each: each.estimate.value, reverse=True)
+
+
+def describe_pooling(banded: bool) -> str:
+    """Caption of aggregates, with or without intervals."""
     interval = ", with a 95% stratified bootstrap interval" if banded else ""
     return f"Interquartile mean of the scores of all seeds{interval}."
 
 
+def rich_table(run: Run) -> Table:
+    """A run's scores for a terminal of 80 columns, with intervals below the means."""
+    table = score_table(run)
+    found = _empty_table(table.title, table.caption, ("return", "normalized", "seeds", "training"))
+    found.leading, found.padding = 1, (0, 1, 0, 1)
+    for row in table.rows:
+        scores = (
+            f"{mean_text(summary, unit)}\n{interval_text(summary, unit)}".removesuffix(
+                f"\n{ABSENT}"
+            )
+            for unit, summary in row.scores
+        )
+        name = "\n".join(filter(None, (row.name, row.overrides)))
+        cells = (name, *scores, row.seeds_text, row.time_text)
+        style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
+        found.add_row(*(Text(cell) for cell in cells), style=style)
+    return found
+
+
 def rich_standings(table: Standings) -> Table:
-    """All methods on a task for a terminal of 80 columns, a line each as far as names allow."""
-    columns = ["return", *(["normalized"] if table.normalized else []), "seeds", "training"]
-    columns += ["updates"] if table.updates_differ else []
-    drawn = empty_table(table.title, SHORT if table.scored else "", columns)
-    drawn.min_width = min(max(60, len(table.title) + 2), 80)  # a title in one line
-    for row, method in _entries(table):
-        scores = [
-            mean_text(s, unit) for unit, s in row.scores if unit == "return" or table.normalized
-        ]
-        cells = [*scores, seeds_text(row), seconds_text(row)]
-        cells += [_updates(method)] if table.updates_differ else []
-        name = Text(method.name if method else row.name)
-        drawn.add_row(name, *(Text(cell) for cell in cells), style="" if method else "dim")
-    return drawn
+    """All methods on a task for a terminal of 80 columns, one line each if names allow."""
+    head, rows = _cells(table)
+    found = _empty_table(table.title, SHORT_CAPTION if table.scored else "", head[1:])
+    found.min_width = min(max(60, len(table.title) + 2), 80)  # keeps the title on one line
+    for place, cells in enumerate(rows):
+        style = "dim" if place < len(table.data) else ""
+        found.add_row(*(Text(cell) for cell in cells), style=style)
+    return found
+
+
+def _cells(table: Standings, detailed: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Column names and rows; with intervals and ways of acting if `detailed`."""
+    units = ["return", *(["normalized"] if table.normalized else [])]
+    scores = [name for unit in units for name in (unit, "95% interval")] if detailed else units
+    acting = detailed and table.acting_differs
+    head = ["", *scores, "seeds", "training"]
+    head += ["updates"] if table.updates_differ else []
+    head += ["acting"] if acting else []
+    rows = []
+    entries: list[tuple[ScoreRow, RankedMethod | None]] = [(row, None) for row in table.data]
+    entries += [(method.row, method) for method in table.methods]
+    for row, method in entries:
+        cells = [method.name if method else row.name]
+        for unit in units:
+            cells.append(mean_text(row.score(unit), unit))
+            cells += [interval_text(row.score(unit), unit)] if detailed else []
+        cells += [row.seeds_text, row.time_text]
+        if table.updates_differ:
+            cells.append(f"{method.run.steps:,}" if method else ABSENT)
+        if acting:
+            cells.append(describe_acting(method.run) if method else ABSENT)
+        rows.append(cells)
+    return head, rows
+
+
+def _empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
+    found = Table(
+        title=Text(title, style="bold"),
+        caption=Text(caption, style="dim italic"),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        min_width=60,
+    )
+    found.add_column("", min_width=16, overflow="fold")
+    for name in columns:
+        found.add_column(name, justify="right", no_wrap=True)
+    return found
 
 
 def markdown_comparison(runs: Sequence[Run]) -> str:
-    """Several runs as Markdown: a table a task, then the methods over tasks where there are several."""
-    parts = [_markdown(table) for table in standings(runs)] + _over_tasks(runs)
+    """Several runs as Markdown: one table per task, then the methods over several tasks."""
+    parts = [_markdown(table) for table in standings(runs)]
+    methods = aggregates(runs)
+    if methods:
+        rows = [
+            (
+                escape_markdown(each.name),
+                escape_markdown(estimate_text(each.estimate)),
+                str(each.tasks),
+            )
+            for each in methods
+        ]
+        banded = any(each.estimate.interval for each in methods)
+        head = ("", "normalized [95% interval]" if banded else "normalized", "tasks")
+        lines = markdown_table(head, rows)
+        parts.append("\n".join(["## Over tasks", "", *lines, "", describe_pooling(banded), ""]))
     return "\n".join(parts)
 
 
 def _markdown(table: Standings) -> str:
-    units = ["return", *(["normalized"] if table.normalized else [])]
-    head = ["", *(name for unit in units for name in (unit, "95% interval")), "seeds", "training"]
-    head += ["updates"] if table.updates_differ else []
-    head += ["acting"] if table.acting_differs else []
-    lines = markdown_lines(head, [_cells(table, *entry) for entry in _entries(table)])
-    return "\n".join([f"## {escaped(table.task)}", "", *lines, "", _caption(table), ""])
-
-
-def _cells(table: Standings, row: ScoreRow, method: Method | None) -> list[str]:
-    shown = row.scores if table.normalized else row.scores[:1]
-    scores = [text for unit, s in shown for text in (mean_text(s, unit), interval_text(s, unit))]
-    cells = [
-        escaped(method.name if method else row.name),
-        *scores,
-        seeds_text(row),
-        seconds_text(row),
-    ]
-    cells += [_updates(method)] if table.updates_differ else []
-    cells += (
-        [escaped(prose.acting(method.run)) if method else ABSENT] if table.acting_differs else []
-    )
-    return cells
+    head, rows = _cells(table, detailed=True)
+    lines = markdown_table(head, [[escape_markdown(name), *cells] for name, *cells in rows])
+    return "\n".join([f"## {escape_markdown(table.task)}", "", *lines, "", _caption(table), ""])
 
 
 def _caption(table: Standings) -> str:
-    """What was spent, how actions were chosen where all did alike, and what the numbers are."""
-    seeds = ranged([len(method.group.places) for method in table.methods], "seed")
+    """The budget, how actions were chosen if all methods agree, and how to read the numbers."""
+    seeds = range_text([len(method.group.places) for method in table.methods], "seed")
     if not table.scored:
-        updates = ranged([run.steps for run in table.runs], "update")
-        return f"{seeds}, {updates}; there was no simulator to judge in, so there are no scores."
-    acting = "" if table.acting_differs else f", acting by {prose.acting(table.runs[0])}"
-    return escaped(f"{seeds}, {budget(table.runs)}{acting}; best first; {CAPTION}.")
+        updates = range_text([run.steps for run in table.runs], "update")
+        return f"{seeds}, {updates}; no simulator, so no scores."
+    acting = "" if table.acting_differs else f", acting with {describe_acting(table.runs[0])}"
+    return escape_markdown(f"{seeds}, {_budget(table.runs)}{acting}; best first; {CAPTION}.")
 
 
-def _over_tasks(runs: Sequence[Run]) -> list[str]:
-    methods = sorted(aggregates(runs), key=lambda each: each.mean, reverse=True)
-    if not methods:
-        return []
-    rows = [(escaped(each.name), escaped(each.text), str(each.tasks)) for each in methods]
-    banded = any(each.interval for each in methods)
-    head = "normalized [95% interval]" if banded else "normalized"
-    lines = markdown_lines(("", head, "tasks"), rows)
-    return ["\n".join(["## Over tasks", "", *lines, "", pooled_words(banded), ""])]
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table: text aligned left, numbers right; cells must be escaped."""
+    sides = [":--" if name in TEXT_COLUMNS else "--:" for name in head]
+    return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
 
 
-def _entries(table: Standings) -> list[tuple[ScoreRow, Method | None]]:
-    """The data, then the methods."""
-    return [(row, None) for row in table.data] + [(method.row, method) for method in table.methods]
+def escape_markdown(text: str) -> str:
+    """Text that cannot break out of a Markdown cell."""
+    one_line = " ".join(text.split())
+    return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)
 
 
-def _updates(method: Method | None) -> str:
-    return f"{method.run.steps:,}" if method else ABSENT
+def table_title(runs: Sequence[Run]) -> str:
+    """The task of the runs with their budget."""
+    if not any(run.scores for run in runs):
+        return f"{runs[0].task}: no simulator, so no scores"
+    return f"{runs[0].task}: {_budget(runs)}"
+
+
+def _budget(runs: Sequence[Run]) -> str:
+    """Updates, episodes and checkpoint rule, as ranges if the runs differ."""
+    checkpoints = " or ".join(dict.fromkeys(run.protocol["checkpoint"] for run in runs))
+    updates = range_text([run.steps for run in runs], "update")
+    episodes = range_text([run.protocol["episodes"] for run in runs], "episode")
+    return f"{updates}, {episodes} per seed, {checkpoints} checkpoint"
+
+
+def _data_row(run: Run) -> ScoreRow:
+    returns, normalized = (
+        None if mean is None else summarize([mean])
+        for mean in (run.data.return_mean, run.data.normalized_mean)
+    )
+    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
+
+
+def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
+    """One row per group of a run."""
+    for group in run.groups:
+        returns, normalized = (
+            summarize(values) if (values := run.finite_scores(unit, group)) else None
+            for unit in ("return", "normalized")
+        )
+        yield ScoreRow(
+            run.task, kind, run.agent, run.title, group.label, returns, normalized,
+            len(group.places), run.train_seconds,
+        )  # fmt: skip

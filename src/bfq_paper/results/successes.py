@@ -2,8 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from bfq.reports.prose import number_text
-from bfq.reports.statistics import Interval, wilson
+from bfq.reports.statistics import Interval, number_text, wilson
 from bfq_paper.results.cells import Cell
 
 UNIT = "success in %"

@@ -7,8 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from bfq.agents.registry import get_agent
-from bfq.reports.runs import Member, Numbers, Row, Run
+from bfq.reports import Run
+from bfq.run import MetricsRow, Numbers, RunRecord
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.results.schema import MAYBE
 
@@ -52,18 +55,17 @@ def _run(cells: Sequence[Cell]) -> Run:
     agent = get_agent(told["agent"])
     # What a run of old does not tell of has been added since, and is what it is by default.
     config = SimpleNamespace(**{**dataclasses.asdict(agent.config()), **told["config"]})
-    return Run(
-        folder=Path(told["run"]),
-        title=agent.title,
-        ignores=agent.ignores(config),
-        members=tuple(Member(*_key(key)) for key in members),
-        scores=last,
-        protocol=told.get("evaluations", first)["protocol"],
-        rows=rows,
+    record = {
         **{name: told[name] for name in COPIED},
-        simulator=told.get("simulator"),
-        episode_steps=told.get("episode_steps"),
-    )
+        "title": agent.title,
+        "ignores": agent.ignores(config),
+        "members": [json.loads(key) for key in members],
+        "scores": last,
+        "protocol": told.get("evaluations", first)["protocol"],
+        "simulator": told.get("simulator"),
+        "episode_steps": told.get("episode_steps"),
+    }
+    return Run(**vars(msgspec.convert(record, RunRecord)), folder=Path(told["run"]), rows=rows)
 
 
 def _members(cells: Sequence[Cell]) -> dict[str, tuple[Cell, int]]:
@@ -71,16 +73,11 @@ def _members(cells: Sequence[Cell]) -> dict[str, tuple[Cell, int]]:
     found: dict[str, tuple[Cell, int]] = {}
     for cell in cells:
         for place, member in enumerate(cell.provenance["members"]):
-            found.setdefault(json.dumps([member["seed"], member["overrides"]]), (cell, place))
+            found.setdefault(json.dumps(member, sort_keys=True), (cell, place))
     return found
 
 
-def _key(text: str) -> tuple[int, dict[str, Any]]:
-    seed, overrides = json.loads(text)
-    return seed, overrides
-
-
-def _rows(members: Any) -> tuple[Row, ...]:
+def _rows(members: Any) -> tuple[MetricsRow, ...]:
     """Every evaluation along the way that all members have."""
     told = [(cell.provenance.get("evaluations", {}), place) for cell, place in members]
     steps = told[0][0].get("steps", [])
@@ -88,10 +85,10 @@ def _rows(members: Any) -> tuple[Row, ...]:
         return ()
     names = [name for name in CURVES if all(name in each for each, _ in told)]
     return tuple(
-        Row(
+        MetricsRow(
             step,
             "evaluation",
-            {name: tuple(each[name][k][place] for each, place in told) for name in names},
+            {name: [each[name][k][place] for each, place in told] for name in names},
         )
         for k, step in enumerate(steps)
     )
@@ -101,4 +98,4 @@ def _scores(members: Any) -> dict[str, Numbers]:
     """What the members were scored with in the end."""
     told = [(cell.readings[0].record.get("scores", {}), place) for cell, place in members]
     names = [name for name in CURVES if all(name in each for each, _ in told)]
-    return {name: tuple(each[name][place] for each, place in told) for name in names}
+    return {name: [each[name][place] for each, place in told] for name in names}

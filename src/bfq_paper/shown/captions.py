@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from bfq.reports.figures import curve_words, score_words
-from bfq.reports.runs import Run
+from bfq.reports import Run
+from bfq.reports.figures import curve_caption, score_caption
 from bfq_paper.results.cells import Cell, Outcome
 
 FEW = 4  # columns that can be bars beside each other
@@ -31,9 +31,9 @@ def heading(file: str, outcome: Outcome) -> str:
 def caption(file: str, outcome: Outcome, runs: Sequence[Run]) -> str:
     """How to read a picture: of nothing that is not in it."""
     if file == "learning_curves.png":
-        return curve_words(*runs)
+        return curve_caption(*runs)
     if file == "scores.png" and not has_bars(outcome):
-        return score_words(runs)
+        return score_caption(runs)
     return {
         "ablation.png": _sweep,
         "scores.png": _bars,

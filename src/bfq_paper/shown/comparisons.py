@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from bfq.reports.prose import ABSENT, estimate_text, number_text
-from bfq.reports.tables import pooled_words
+from bfq.reports.statistics import ABSENT, estimate_text, number_text
+from bfq.reports.tables import describe_pooling
 from bfq_paper.results.cells import Outcome
 from bfq_paper.results.rivals import rivals
 from bfq_paper.results.together import Standing, Together, together
@@ -83,7 +83,7 @@ def _words(outcome: Outcome, found: Together) -> str:
     better = any(each.improvement and each.improvement.interval for each in found.standings)
     words = [
         OVER_ROWS.format(", ".join(found.rows), STUDENT if means else ""),
-        pooled_words(pooled),
+        describe_pooling(pooled),
     ]
     last = (
         [IMPROVEMENT.format(found.foremost, BOOTSTRAP if better else "")] if found.foremost else []

@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import TypeVar
 
 from bfq.errors import counted
+from bfq.reports import Run
 from bfq.reports.figures import learning_curves, score_figure
-from bfq.reports.runs import Member, Run
-from bfq.reports.sweep_figure import sweep_figure
+from bfq.reports.sweep_figures import sweep_figure
+from bfq.run import Member
 from bfq_paper.figures_extra import Colors, method_colors, settings_figure
 from bfq_paper.plan.experiments import QUICK
 from bfq_paper.profile_figure import profile_figure
@@ -95,7 +96,7 @@ def _entitled(run: Run, outcome: Outcome) -> Run:
     ]
     name = labels[0] if len(set(labels)) == 1 and not symbol else run.agent
     if symbol:
-        run = replace(run, members=tuple(_renamed(member, symbol) for member in run.members))
+        run = replace(run, members=[_renamed(member, symbol) for member in run.members])
     task = f"{run.task}: {QUICK}" if outcome.experiment.quick else run.task
     return replace(run, task=task, agent=name, title=name)
 

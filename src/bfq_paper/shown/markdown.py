@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bfq.reports.tables import escaped, markdown_lines
+from bfq.reports.tables import escape_markdown, markdown_table
 from bfq_paper.results.cells import Outcome
 from bfq_paper.shown.comparisons import comparisons
 from bfq_paper.shown.table import (
@@ -21,25 +21,32 @@ from bfq_paper.shown.table import (
 def markdown(outcome: Outcome) -> str:
     """All tables, with the words that they need."""
     notes = Footnotes(outcome)
-    parts = [f"# {escaped(outcome.experiment.heading)}", escaped(outcome.experiment.about)]
+    parts = [
+        f"# {escape_markdown(outcome.experiment.heading)}",
+        escape_markdown(outcome.experiment.about),
+    ]
     rows = overview(outcome)
     if len(rows) > 1:
         cells = [
-            [escaped(row), *(escaped(f"{b.ours} {b.paper}".strip()) for b in found)]
+            [escape_markdown(row), *(escape_markdown(f"{b.ours} {b.paper}".strip()) for b in found)]
             for row, found in rows
         ]
         parts += ["\n".join(_table(outcome.columns, cells)), overview_words(outcome)]
     for section in sections(outcome, notes):
         parts += [
-            f"## {escaped(section.title)}",
-            *([escaped(section.words)] if section.words else []),
+            f"## {escape_markdown(section.title)}",
+            *([escape_markdown(section.words)] if section.words else []),
         ]
         lines = [_line(line, section.head) for line in section.lines]
         parts.append("\n".join(_table(section.head, lines)))
     parts += [caption(outcome)]
     for title, head, rivals, words in comparisons(outcome):
-        told = [[escaped(cell) for cell in line] for line in rivals]
-        parts += [f"## {escaped(title)}", "\n".join(_table(head, told)), escaped(words)]
+        told = [[escape_markdown(cell) for cell in line] for line in rivals]
+        parts += [
+            f"## {escape_markdown(title)}",
+            "\n".join(_table(head, told)),
+            escape_markdown(words),
+        ]
     parts += _listed("Rows that cannot be filled", unfilled(outcome))
     parts += _listed(LEFT_OUT, left_out(outcome))
     parts += _listed("Failed", [f"{c.row}, {c.column}: {c.why}" for c in outcome.failed])
@@ -50,19 +57,23 @@ def markdown(outcome: Outcome) -> str:
 
 def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     """A table whose heads may be anybody's words; they are names, in which `_` needs no escape."""
-    return markdown_lines(("", *(escaped(name).replace("\\_", "_") for name in head)), lines)
+    return markdown_table(
+        ("", *(escape_markdown(name).replace("\\_", "_") for name in head)), lines
+    )
 
 
 def _line(line: Line, head: Sequence[str]) -> list[str]:
     """A line's cells; of one without numbers, why."""
     if line.missing:
-        return [escaped(line.name), escaped(line.missing), *[""] * (len(head) - 1)]
-    return [escaped(line.name), *(escaped(line.cells[name]) for name in head)]
+        return [escape_markdown(line.name), escape_markdown(line.missing), *[""] * (len(head) - 1)]
+    return [escape_markdown(line.name), *(escape_markdown(line.cells[name]) for name in head)]
 
 
 def _listed(title: str, texts: Sequence[str], numbered: bool = False) -> list[str]:
     """Sentences under a title; nothing where there are none."""
     if not texts:
         return []
-    lines = [f"{f'{k}.' if numbered else '-'} {escaped(text)}" for k, text in enumerate(texts, 1)]
+    lines = [
+        f"{f'{k}.' if numbered else '-'} {escape_markdown(text)}" for k, text in enumerate(texts, 1)
+    ]
     return [f"## {title}", "\n".join(lines)]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bfq.reports import prose
-from bfq.reports.prose import ABSENT
-from bfq.reports.runs import Run
+from bfq.reports import Run
+from bfq.reports.report import describe_data, describe_evaluation, describe_scale
+from bfq.reports.statistics import ABSENT
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.results.told_runs import told_runs
 from bfq_paper.shown.markup import Markup, facts, list_of, tag
@@ -35,9 +35,9 @@ def protocols(outcome: Outcome, runs: Sequence[Run]) -> list[str]:
     scales: dict[str, dict[str, None]] = {}
     for run in runs:
         cells = _cells(outcome, run)
-        told.setdefault(prose.evaluated(run), []).extend(cells)
+        told.setdefault(describe_evaluation(run), []).extend(cells)
         if run.scores:
-            scales.setdefault(prose.scale(run), {}).update(
+            scales.setdefault(describe_scale(run), {}).update(
                 dict.fromkeys(cell.row for cell in cells)
             )
     whose = {text: _whose(outcome, cells) for text, cells in told.items()}
@@ -74,7 +74,7 @@ def _data(outcome: Outcome, runs: Sequence[Run]) -> list[Markup]:
     }
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        found.setdefault((run.data["name"], run.data["sha256"]), []).append(run)
+        found.setdefault((run.data.name, run.data.sha256 or ""), []).append(run)
     parts: list[Markup] = []
     for (name, _), several in found.items():
         told = {"what": words.get(name, ABSENT), **_told_apart(outcome, several)}
@@ -89,7 +89,7 @@ def _told_apart(outcome: Outcome, runs: Sequence[Run]) -> dict[str, str]:
         columns = dict.fromkeys(
             outcome.experiment.named(cell.column) for cell in _cells(outcome, run)
         )
-        for name, text in prose.data(run).items():
+        for name, text in describe_data(run).items():
             whose.setdefault(name, {}).setdefault(text, []).extend(columns)
     named = {
         name: {text: ", ".join(columns) for text, columns in texts.items()}

@@ -7,9 +7,8 @@ from typing import Any
 
 from bfq.errors import BadInput
 from bfq.files import read_json
-from bfq.reports.prose import mean_text, number_text
-from bfq.reports.statistics import summarize
-from bfq.reports.tables import escaped, markdown_lines
+from bfq.reports.statistics import mean_text, number_text, summarize
+from bfq.reports.tables import escape_markdown, markdown_table
 from bfq_paper.toy_methods import METHODS
 
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
@@ -28,7 +27,11 @@ def demo(root: Path, up: str) -> list[list[str]]:
         for run in (cloned, ours)
     )
     return [
-        ["", escaped(f"return on {ours['task']}, {spent}, last checkpoint"), "normalized score"],
+        [
+            "",
+            escape_markdown(f"return on {ours['task']}, {spent}, last checkpoint"),
+            "normalized score",
+        ],
         ["the data itself", *data],
         ["behavior cloning", *bc],
         ["**BFQ**", *(f"**{score}**" for score in bfq)],
@@ -78,7 +81,7 @@ def checkerboard(root: Path, up: str) -> list[list[str]]:
     lines = [
         [
             METHODS[name].title,
-            escaped(steps),
+            escape_markdown(steps),
             number_text(row["energy_distance"], 4),
             number_text(row["sliced_wasserstein2"], 4),
             f"{number_text(100 * row['share_on_filled'], 1)}%",
@@ -123,7 +126,7 @@ def table(root: Path, name: str, up: str = "") -> str:
             f"a file behind the table {name} is damaged or missing: {error!r}."
         ) from error
     return "\n".join(
-        [*markdown_lines(head, lines), "", f"<sub>{CAPTIONS[name].format(up)}</sub>", ""]
+        [*markdown_table(head, lines), "", f"<sub>{CAPTIONS[name].format(up)}</sub>", ""]
     )
 
 

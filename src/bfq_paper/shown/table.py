@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bfq.reports.prose import ABSENT, number_text
-from bfq.reports.statistics import Summary
+from bfq.reports.statistics import ABSENT, Summary, number_text
 from bfq_paper.published import Figure
 from bfq_paper.results import mixed, successes
 from bfq_paper.results.cells import Average, Cell, Outcome, Reading

@@ -16,7 +16,7 @@ from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, Busy
 from bfq.experiment import execute, start
 from bfq.files import locked, make_folder, read_json, write_json
-from bfq.reports.runs import read_run
+from bfq.reports import read_finished
 from bfq.run import RunConfig, as_json, fingerprint, folder_for
 from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
@@ -157,7 +157,7 @@ class Training:
         count = self.experiment.averaged
         if count == 1 or column.acting or TASKS[self.run.task].family != "ogbench":
             return []
-        rows = [row for row in read_run(folder).rows if row.kind == "evaluation"][-count:]
+        rows = [row for row in read_finished(folder).rows if row.kind == "evaluation"][-count:]
         found = [[row.metrics["normalized"][k] for row in rows] for k in places]
         means = [
             None if None in values else fmean(v for v in values if v is not None)
@@ -260,7 +260,7 @@ def _quick(experiment: Experiment, agent: str) -> dict[str, Any]:
 
 def _along(folder: Path, places: Sequence[int]) -> dict[str, Any]:
     """The evaluations during training, a list of seeds at each step: enough to draw a learning curve."""
-    rows = [row for row in read_run(folder).rows if row.kind == "evaluation"]
+    rows = [row for row in read_finished(folder).rows if row.kind == "evaluation"]
     names = [name for name in CURVES if all(name in row.metrics for row in rows)]
     told = {name: [[row.metrics[name][k] for k in places] for row in rows] for name in names}
     return {"steps": [row.step for row in rows], **told}
@@ -268,7 +268,7 @@ def _along(folder: Path, places: Sequence[int]) -> dict[str, Any]:
 
 def _check(folder: Path, result: dict[str, Any]) -> None:
     """Refuses a run whose files lack what its cells tell of it; a report needs less, of scores say."""
-    read_run(folder)
+    read_finished(folder)
     require(result, {"scores": dict, "precision": str}, str(folder / "result.json"))
 
 
