@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bfq.training import compiled, progress
-from bfq.training.progress import Reporter, announced
+from bfq.training import compiled, monitoring
+from bfq.training.monitoring import Reporter, announced
 
 BARE = {
     name: value
@@ -185,7 +185,7 @@ def test_one_who_watches_is_told_at_once_what_takes_a_while_and_only_while_it_do
 def test_a_file_is_told_only_what_takes_long(monkeypatch, capsys):
     with announced("reading"):
         pass
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(monitoring, "PATIENCE_S", 0.0)
     with announced("training", quiet=True):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
@@ -209,5 +209,5 @@ def test_a_run_says_what_it_does_while_no_update_is_made(terminal):
         assert "40/100 evaluating 5 × 20 episodes" in plain
     else:
         began, told = shown.getvalue().splitlines()
-        assert began == "bfq on mini: going on from 40/100"
+        assert began == "bfq on mini: resuming at 40/100"
         assert told == "bfq on mini: evaluating 5 × 20 episodes …"

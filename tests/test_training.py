@@ -26,10 +26,10 @@ from bfq.files import check_place, locked, write_json
 from bfq.options import OPTIONS
 from bfq.settings import command, compose
 from bfq.training import checkpoint as checkpoints
-from bfq.training import trackers
+from bfq.training import monitoring
 from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
-from bfq.training.health import Diverged, Health
 from bfq.training.loop import Loop, Means, Stopped, make_plan, stop_signals
+from bfq.training.monitoring import Diverged, Health
 
 TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16}
 QUICK = {
@@ -497,7 +497,7 @@ ROW = {"step": 10, "kind": "train", "metrics": {"loss": [1.0, None]}}
 
 
 def test_tensorboard_gets_one_scalar_a_member(tmp_path):
-    (tracker,) = trackers.open_trackers(["tensorboard"], tmp_path, {})
+    (tracker,) = monitoring.open_trackers(["tensorboard"], tmp_path, {})
     tracker.log(ROW)
     tracker.close()
     (events,) = (tmp_path / "tensorboard").iterdir()
@@ -521,16 +521,16 @@ def test_wandb_is_used_only_when_asked_for(tmp_path, monkeypatch):
 
     fake = Fake()
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    (tracker,) = trackers.open_trackers(["wandb"], tmp_path, {})
+    (tracker,) = monitoring.open_trackers(["wandb"], tmp_path, {})
     tracker.log(ROW)
     tracker.close()
     assert fake.logged == [({"train/loss/member0": 1.0}, 10)]
     assert fake.ended
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(BadInput, match="pip install"):
-        trackers.open_trackers(["wandb"], tmp_path, {})
+        monitoring.open_trackers(["wandb"], tmp_path, {})
     with pytest.raises(BadInput, match="did you mean 'tensorboard'"):
-        trackers.open_trackers(["tensorbord"], tmp_path, {})
+        monitoring.open_trackers(["tensorbord"], tmp_path, {})
 
 
 def _linked(lock: Path) -> None:

@@ -40,11 +40,9 @@ from bfq.settings import baseline_of, check_precision, command, load_run
 from bfq.tasks.sources import load_dataset
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
-from bfq.training.health import Health
 from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
+from bfq.training.monitoring import Health, announced, data_bar, open_trackers, reporting
 from bfq.training.population import Population, create_population, feed, initial_states
-from bfq.training.progress import announced, data_bar, reporting
-from bfq.training.trackers import open_trackers
 
 
 def start(

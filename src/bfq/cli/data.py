@@ -120,7 +120,7 @@ def _reroll(args: argparse.Namespace) -> int:
 
 def _generate(recipe: Any, args: argparse.Namespace) -> Any:
     from bfq.tasks.sources import make_here
-    from bfq.training.progress import data_bar
+    from bfq.training.monitoring import data_bar
 
     for name in ("size", "processes"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
@@ -154,7 +154,7 @@ def _fetch(name: str) -> Path:
     from bfq.errors import say
     from bfq.tasks.catalog import get_task
     from bfq.tasks.importing import OURS
-    from bfq.training.progress import byte_bar
+    from bfq.training.monitoring import byte_bar
 
     with byte_bar(f"downloading {name}") as progress:
         if "/" in name and not name.startswith(OURS):
@@ -171,7 +171,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from bfq.reports.data_page import data_page
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import load_dataset
-    from bfq.training.progress import data_bar
+    from bfq.training.monitoring import data_bar
 
     dataset = load_dataset(args.name, data_bar)
     card = TASKS.get(args.name)

@@ -26,15 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start or continue a run, and show its scores."""
-    from bfq.training.progress import announced
+    from bfq.training.monitoring import announced
 
     with announced("loading JAX", quiet=args.json):
         from bfq.errors import say
         from bfq.experiment import complete
         from bfq.run import as_json
-        from bfq.training.health import Diverged
         from bfq.training.loop import Stopped
-        from bfq.training.trackers import check_trackers
+        from bfq.training.monitoring import Diverged, check_trackers
 
     check_trackers(args.track)
     folder, dataset = _folder(args)

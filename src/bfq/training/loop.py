@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
-from bfq.training.health import Diverged, Health
+from bfq.training.monitoring import Diverged, Health, JsonLines, Reporter, Tracker
 from bfq.training.population import Feed, Population, initial_states
 from bfq.training.program import Program
-from bfq.training.progress import Reporter
-from bfq.training.trackers import JsonLines, Tracker
 
 Evaluate = Callable[[Any, int], dict[str, list[float | None]]]
 Say = Callable[[str], None]
