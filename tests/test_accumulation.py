@@ -824,7 +824,7 @@ def test_what_cannot_be_drawn_replaces_no_numbers(tmp_path, monkeypatch):
 def test_numbers_that_cannot_be_reckoned_with_are_refused(number, tmp_path):
     path = tmp_path / "x.json"
     path.write_text(f'{{"a": [1, -2.5, 3e5, {10**18}], "b": {number}}}')
-    with pytest.raises(BadInput, match="is no number that can be used") as trouble:
+    with pytest.raises(BadInput, match="is not a finite number") as trouble:
         read_json(path)
     assert len(str(trouble.value)) < 200 + len(str(path))
     path.write_text(path.read_text().replace(number, "0"))

@@ -1,13 +1,18 @@
-"""The tree's promises: imports go one way, and nothing reaches around."""
+"""The structure of the packages: import order, sizes, names, and what nothing may do."""
 
 import ast
+from collections import Counter
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+
+import pytest
 
 import bfq
 
 ROOT = Path(bfq.__path__[0])
-# A layer may import those before it, and itself.
+SOURCE, TESTS = ROOT.parent, Path(__file__).parent
+# A layer may import earlier ones, and itself.
 LAYERS = [
     ["errors", "files", "records", "options", "run"],
     ["envs"],
@@ -31,7 +36,7 @@ LAYERS = [
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-# Stricter than the order: what a layer may see at all.
+# Stricter than the order: the only layers that a layer may import.
 ONLY = {
     "nets": {"nets"},
     "flow": {"flow", "nets"},
@@ -43,71 +48,92 @@ ONLY = {
     "presets": {"presets", "options", "records"},
 }
 SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
+NO_SIMULATORS = {"nets", "flow", "diffusion", "agents", "training", "reports"}
+PICKLES = {"pickle", "dill", "joblib", "cloudpickle"}
+WITH_PICKLES = {ROOT / "envs/worker_pool.py"}  # from its own processes, never from a file
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> set[str]:
+    """Everything that a file imports, also inside functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, (
-                f"{path} imports a neighbor by dots, and so by another name than all do"
-            )
+            assert node.level == 0, f"{path} has a relative import"
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
 
-def modules() -> list[tuple[str, Path]]:
-    files = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
-    return [(path.relative_to(ROOT).parts[0].removesuffix(".py"), path) for path in files]
+def lines(paths) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
 
 
-def test_every_module_has_a_layer():
-    assert {layer for layer, _ in modules()} <= set(RANK)
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+OURS = [
+    (path.relative_to(ROOT).parts[0].removesuffix(".py"), path)
+    for name, path in FILES.items()
+    if name.startswith("bfq.")
+]
+
+
+def reached(name: str) -> list[Path]:
+    """The files that are imported with a module, directly or not."""
+    seen, todo = set(), [name]
+    while todo:
+        one = todo.pop()
+        if one in FILES and one not in seen:
+            seen.add(one)
+            todo += imports(FILES[one])
+    return [FILES[one] for one in seen]
 
 
 def test_imports_go_one_way():
-    for layer, path in modules():
+    for layer, path in OURS:
+        assert layer in RANK, f"{path} has no layer"
         for name in imports(path):
+            assert name.split(".")[0] != "bfq_paper", f"{path} imports {name}"
             if name.startswith("bfq."):
                 other = name.split(".")[1]
-                assert RANK[other] <= RANK[layer], f"{path} imports {name}"
+                assert RANK.get(other, 0) <= RANK[layer], f"{path} imports {name}"
                 assert other in ONLY.get(layer, {other}), f"{path} imports {name}"
 
 
-def test_the_library_does_not_import_the_paper():
-    for _, path in modules():
-        assert not {name for name in imports(path) if name.split(".")[0] == "bfq_paper"}, path
-
-
-def test_agents_and_training_know_no_simulator():
-    for layer, path in modules():
-        if layer in ("nets", "flow", "diffusion", "agents", "training", "reports"):
-            assert not {name.split(".")[0] for name in imports(path)} & SIMULATORS, path
+def test_forbidden_imports():
+    for layer, path in OURS:
+        packages = {name.split(".")[0] for name in imports(path)}
+        assert layer not in NO_SIMULATORS or not packages & SIMULATORS, path
+        assert path in WITH_PICKLES or not packages & PICKLES, path
+        assert "allow_pickle=True" not in path.read_text(), path
 
 
 # Modules for all agents; and agents that hold what their family shares.
 SHARED_BY_AGENTS = {"fields", "learning", "actor_critic", "fql", "dql", "iql", "td3_bc"}
 
 
-def test_an_agent_can_be_read_at_one_sitting():
-    for path in (ROOT / "agents").glob("*.py"):
-        assert len(path.read_text().splitlines()) <= 285, path
-
-
-def test_agents_import_only_what_agents_share():
+def test_agents_are_short_and_import_only_what_agents_share():
     folder = ROOT / "agents"
     for path in folder.glob("*.py"):
+        assert lines([path]) <= 285, path
         known = {name.split(".")[2] for name in imports(path) if name.startswith("bfq.agents.")}
-        modules = {name for name in known if (folder / f"{name}.py").exists()}
-        assert modules <= SHARED_BY_AGENTS, path
+        assert {name for name in known if (folder / f"{name}.py").exists()} <= SHARED_BY_AGENTS, (
+            path
+        )
 
 
 def test_the_loop_names_no_agent_and_no_task():
-    text = " ".join(
-        path.read_text() for path in (ROOT / "training").glob("*.py") if path.stem != "toy"
-    )
+    text = " ".join(path.read_text() for path in (ROOT / "training").glob("*.py"))
     for word in ("bfq.agents.bfq", "pendulum", "halfcheetah", "antmaze"):
         assert word not in text
 
@@ -118,17 +144,74 @@ def test_the_public_names_are_few_and_real():
         assert getattr(bfq, name) is not None
 
 
-OWN_PIPES = {"worker_pool.py"}  # they talk to processes they started, and read no file
-
-
-def test_nothing_loads_pickles():
-    for _, path in modules():
-        if path.parent.name == "envs" and path.name in OWN_PIPES:
-            continue
-        assert not imports(path) & {"pickle", "dill", "joblib", "cloudpickle"}, path
-        assert "allow_pickle=True" not in path.read_text(), path
-
-
 def test_the_package_states_its_version_and_its_types():
     assert bfq.__version__ == version("bfq-rl")
     assert (ROOT / "py.typed").exists()
+
+
+def not_yet(*values):
+    """A limit that is not met yet; use the plain values once it is."""
+    return pytest.param(*values, marks=pytest.mark.xfail(reason="not met yet"))
+
+
+@pytest.mark.parametrize(
+    ("module", "files", "size"),
+    [
+        not_yet("bfq.agents.bfq", 10, 1_200),
+        not_yet("bfq.agents.fql", 10, 1_200),
+        not_yet("bfq.agents.dql", 10, 1_200),
+        not_yet("bfq.agents.td3_bc", 10, 1_200),
+        not_yet("bfq.cli.train", 60, 13_000),
+    ],
+)
+def test_few_files_explain_an_update_and_a_command(module, files, size):
+    found = reached(module)
+    assert len(found) <= files
+    assert lines(found) <= size
+
+
+@pytest.mark.parametrize(
+    ("package", "files", "size"),
+    [not_yet("bfq", 170, 20_000), not_yet("bfq_paper", 52, 3_500)],
+)
+def test_packages_are_small(package, files, size):
+    found = [path for name, path in FILES.items() if name.split(".")[0] == package]
+    assert len(found) <= files
+    assert lines(found) <= size
+
+
+@pytest.mark.parametrize("size", [not_yet(400)])
+def test_files_are_short(size):
+    assert not [path for path in FILES.values() if lines([path]) > size]
+
+
+# Names that every agent, command or package of losses defines.
+SAME_EVERYWHERE = {
+    "init", "update", "act", "sample", "critic_loss", "policy_loss", "total_loss", "losses",
+    "Config", "State", "Networks", "add_arguments", "run",
+}  # fmt: skip
+
+
+@pytest.mark.xfail(reason="not met yet")
+def test_a_public_name_is_defined_once():
+    names = Counter(
+        node.name
+        for path in FILES.values()
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+    )
+    assert not {name for name, count in names.items() if count > 1} - SAME_EVERYWHERE
+
+
+NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}
+
+
+@pytest.mark.xfail(reason="not met yet")
+def test_tests_use_public_names():
+    for path in TESTS.glob("*.py"):
+        for node in ast.walk(tree(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") != "self":
+                names = [node.attr]
+            private = {name for name in names if name.startswith("_") and name[1:2] != "_"}
+            assert not private - NAMED_TUPLE, (path, private)

@@ -623,5 +623,5 @@ def test_damaged_metrics_are_said_in_a_sentence(tmp_path, line):
 @pytest.mark.parametrize("target", ["round", "nowhere"])
 def test_a_link_that_leads_nowhere_is_no_place_for_a_run(tmp_path, target):
     (tmp_path / "round").symlink_to(target)
-    with pytest.raises(BadInput, match="no folder one can write to"):
+    with pytest.raises(BadInput, match="not a writable folder"):
         check_place(tmp_path / "round" / "run")

@@ -1,4 +1,7 @@
-"""Files that are whole or absent: written beside their place, flushed, then renamed into it."""
+"""Atomic writes, JSON, folders and locks.
+
+A file is written under a temporary name, flushed, then renamed: readers see all of it or nothing.
+"""
 
 import contextlib
 import errno
@@ -16,13 +19,13 @@ from typing import IO, Any, NoReturn
 
 from bfq.errors import BadInput, Busy, DiskTrouble
 
-DIGITS = 19  # of whole numbers in JSON, a sign among them
-STALE_S = 3600.0  # no write takes so long: its process was killed
+DIGITS = 19  # the longest whole number in JSON, with its sign
+STALE_S = 3600.0  # a temporary file this old belongs to a killed process
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Puts `content` at `path` in one step, as far as any reader can tell."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # no other writer's
+    """Write a file atomically."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as file:
             file.write(content)
@@ -38,20 +41,20 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Removes what writers of the same file left when they were killed."""
+    """Remove the temporary files of killed processes."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
-        with contextlib.suppress(OSError):  # another may be as quick
+        with contextlib.suppress(OSError):  # another process may remove it first
             if time.time() - part.stat().st_mtime > STALE_S:
                 part.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes JSON that any reader takes: no NaN, keys in their own order."""
+    """Write standard JSON: no NaN, keys in their own order."""
     write_bytes(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file, or a sentence saying what is wrong with it; NaN is none of JSON's numbers."""
+    """The content of a JSON file; BadInput if it cannot be read."""
     check_regular(path)
     try:
         return json_of(path.read_text())
@@ -62,45 +65,41 @@ def read_json(path: Path) -> Any:
 
 
 def json_of(text: str) -> Any:
-    """The JSON of a text, or a ValueError: no NaN, and no number that could not be reckoned with."""
-    return json.loads(text, parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+    """Parse JSON; ValueError for NaN and for numbers that are too large."""
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
 
 
 def _finite(text: str) -> float:
-    """A number with a point or an exponent: 1e999 would be infinite."""
-    return float(text) if math.isfinite(float(text)) else _refused(text)
+    return float(text) if math.isfinite(float(text)) else _refuse(text)
 
 
 def _whole(text: str) -> int:
-    """A number without: what has more digits counts nothing, and no float can hold it."""
-    return int(text) if len(text) <= DIGITS else _refused(text)
+    return int(text) if len(text) <= DIGITS else _refuse(text)
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what is there but no plain file: reading a pipe or a device may never end."""
+    """Refuse a pipe or a device: reading it may never end."""
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is not a plain file.")
 
 
-def _refused(number: str) -> NoReturn:
+def _refuse(number: str) -> NoReturn:
     shown = number if len(number) <= DIGITS else f"{number[:DIGITS]}…"
-    raise ValueError(f"{shown} is no number that can be used")
+    raise ValueError(f"{shown} is not a finite number of at most {DIGITS} digits")
 
 
 def check_place(folder: Path) -> None:
-    """Refuses a folder that could not be made, before any work is done for it."""
+    """Refuse a folder that cannot be created, before any work is done."""
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot write to the folder {folder}: {error}.") from error
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise BadInput(
-            f"cannot write to the folder {folder}: {there} is no folder one can write to."
-        )
+        raise BadInput(f"cannot write to the folder {folder}: {there} is not a writable folder.")
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder one can write to, or says why not."""
+    """Create a folder; BadInput if it is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / ".writable"
@@ -113,16 +112,14 @@ def make_folder(path: Path) -> None:
 
 
 TRAINING = "another process is training in {folder}: wait for it or choose another --out."
-
-
-NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)  # why links, folders and sockets are not opened
-# A link is not followed, a pipe not waited for, and nothing that is there is emptied.
+NOT_FILES = (errno.ELOOP, errno.EISDIR, errno.ENXIO)  # errors for links, folders and sockets
+# Do not follow links, do not wait for pipes, do not truncate.
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def locked(folder: Path, refusal: str = TRAINING) -> Iterator[None]:
-    """Holds a folder for one process; the lock goes with the process, however it ends."""
+    """Lock a folder; the lock ends with the process, even if it is killed."""
     path = folder / ".lock"
     with open_lock(path) as file:
         try:
@@ -135,11 +132,11 @@ def locked(folder: Path, refusal: str = TRAINING) -> Iterator[None]:
 
 
 def open_lock(path: Path) -> IO[bytes]:
-    """The file of a lock, made if there is none; what is there and no plain file is refused untouched."""
+    """Open the file of a lock, or create it; anything but a plain file is refused."""
     try:
         number = os.open(path, LOCK_FLAGS, 0o666)
     except OSError as error:
-        if error.errno in NO_FILE:
+        if error.errno in NOT_FILES:
             raise BadInput(f"{path} is not a plain file: remove it.") from error
         raise BadInput(
             f"cannot write to the folder {path.parent}: {error.strerror or error}."
@@ -151,7 +148,7 @@ def open_lock(path: Path) -> IO[bytes]:
 
 
 def in_place(file: IO[bytes], path: Path) -> bool:
-    """Whether a lock's file is still at its path: one that its last holder took away keeps nobody off."""
+    """Whether the file of a lock is still at its path: a removed one locks nothing."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
