@@ -259,7 +259,7 @@ BAD = {
     "train --temperature inf": "temperature",
     "train --temperature 1e30": "temperature",
     "train --candidates 99999999999": "candidates",
-    "train --agent bc --candidates 3": "cannot choose among candidates",
+    "train --agent bc --candidates 3": "cannot select among candidates",
     "train --agent dql --set denoising_steps=1": "at least 2",
     "train --agent cac --set q_norm=true --set batch_size=1": "batch_size",
     "train --agent sorl --sampling-steps 3": "power of two",

@@ -1,70 +1,17 @@
 """The documentation's code runs, an agent is one file, and the agents' pages are what their files say."""
 
-import importlib
 import json
-import re
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tools.agent_pages import agent_page, agent_pages
 from tools.command_page import command_page
 
-import bfq
-import bfq.agents
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstring
 from bfq.cli.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"
-
-
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    """The agent of the architecture page, as one file in a folder that the registry looks into."""
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "tiny.py").write_text(code)
-    importlib.invalidate_caches()
-    monkeypatch.setattr(bfq.agents, "__path__", [*bfq.agents.__path__, str(tmp_path / "more")])
-    yield get_agent("tiny")
-    sys.modules.pop("bfq.agents.tiny", None)
-    vars(bfq.agents).pop("tiny", None)
-
-
-def test_an_agent_is_one_file(tiny, tmp_path, capsys):
-    """It is listed and described, it trains from the command line, and it acts; nothing else was changed."""
-    assert main(["agents", "--json"]) == 0
-    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert listed["tiny"]["idea"] == "Least-squares imitation, the smallest agent there is."
-    assert main(["agents", "tiny", "--json"]) == 0
-    meanings = {row["name"]: row for row in json.loads(capsys.readouterr().out)["hyperparameters"]}
-    assert meanings["width"]["meaning"] == "units of a hidden layer"
-    assert meanings["discount"]["symbol"] == "γ"
-    assert "Least-squares imitation" in agent_page(tiny)
-
-    words = ["train", "--task", "pendulum-mixed", "--agent", "tiny", "--seeds", "1", "--steps", "400",
-             "--set", "learning_rate=0.001,0.01", "--set", "batch_size=64", "--evaluations", "1",
-             "--eval-episodes", "1", "--out", str(tmp_path / "run"), "--json"]  # fmt: skip
-    assert main(words) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["title"] == "Least-squares imitation"
-    assert len(result["scores"]["return"]) == 2
-    rows = [
-        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
-    losses = [row["metrics"]["bc_loss"] for row in rows if row["kind"] == "train"]
-    assert (np.array(losses[-1]) < np.array(losses[0])).all()
-
-    policy = bfq.load_policy(tmp_path / "run")
-    action = policy(np.array([1.0, 0.0, 0.0], np.float32))
-    assert action.shape == (1,)
-    assert np.abs(action).max() <= 2.0  # in the simulator's units
-
-
-def test_nothing_of_it_stays_behind():
-    assert "tiny" not in agent_names()
 
 
 def test_the_pages_about_agents_are_up_to_date():

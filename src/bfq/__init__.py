@@ -21,6 +21,12 @@ _HOMES = {
     "load_policy": "bfq.deploy.policy",
     "BadInput": "bfq.errors",
     "versions": "bfq.run",
+    "Agent": "bfq.agents",
+    "Batch": "bfq.agents",
+    "Spec": "bfq.agents",
+    "Acting": "bfq.agents",
+    "hyperparameters": "bfq.agents",
+    "register": "bfq.agents.registry",
 }
 # Packages with formulas, statistics and facts that others may build on.
 PACKAGES = ("agents", "bench", "diffusion", "flow", "nets", "reports", "tasks", "training")

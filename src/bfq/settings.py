@@ -10,7 +10,15 @@ import jax
 import jax.numpy as jnp
 
 from bfq.agents import Acting, Agent, Spec, numeric_fields
-from bfq.agents.registry import agent_names, check_acting, configure, get_agent, typed
+from bfq.agents.registry import (
+    agent_names,
+    check_acting,
+    check_config,
+    configure,
+    get_agent,
+    spell_agent,
+    typed,
+)
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels.device import available
@@ -191,7 +199,7 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
     own = run.simulator is not None and run.task not in TASKS
     given = {
         "task": run.task,
-        "agent": run.agent,
+        "agent": spell_agent(run.agent),
         "steps": run.steps,
         "seeds": run.seeds,
         "values": {**changed, **varied},
@@ -295,7 +303,7 @@ def _check_varied(config: Any, varied: Mapping[str, Sequence[float]]) -> None:
     """Refuse a value that does not fit the rest of the configuration."""
     for name, several in varied.items():
         for one in several:
-            dataclasses.replace(config, **{name: one}).check()
+            check_config(dataclasses.replace(config, **{name: one}))
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:

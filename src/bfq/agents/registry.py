@@ -1,16 +1,17 @@
-"""Finding agents, and checking their hyperparameters and their way of acting.
+"""Finding agents by name, object or file, and checking their hyperparameters and options of acting.
 
-An agent is found by its name if it is part of bfq, if an installed package offers it in the entry point group
-`bfq.agents`, or if it was registered in this process. A file is executed only where a user names it
+A name is found if the agent is part of bfq, if an installed package offers it in the entry point group
+`bfq.agents`, or if it was registered in this process. A file is executed only when the user names it
 (`load_agent`), never because a run folder mentions it.
 """
 
 import dataclasses
 import importlib
-import importlib.util
 import pkgutil
 import sys
+import types
 from collections.abc import Callable, Mapping
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -21,39 +22,37 @@ from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
 _registered: dict[str, Agent] = {}
+_files: dict[str, Path] = {}  # files of registered agents
 
 
 def register(agent: Agent | Callable[[], Agent]) -> Agent:
-    """Make an agent known by its name; as a decorator, register what the function returns."""
-    made = agent if isinstance(agent, Agent) else agent()
-    if made.name in _modules() and _built_in(made.name) is not None:
-        raise BadInput(f"{made.name} is an agent of bfq: choose another name.")
-    _registered[made.name] = made
-    return made
+    """Register an agent under its name; as a decorator, register what the function returns."""
+    new = agent if isinstance(agent, Agent) else agent()
+    if new.name in _modules() and _built_in(new.name) is not None:
+        raise BadInput(f"{new.name} is an agent of bfq: choose another name.")
+    _registered[new.name] = new
+    return new
 
 
 def get_agent(name: str) -> Agent:
     """Return the agent of that name; BadInput names the nearest one."""
-    agent = _registered.get(name) or (_built_in(name) if name in _modules() else None)
-    if agent is None:
-        agent = _offered(name)
+    agent = _find(name) or _offered(name)
     if agent is None:
         raise BadInput(
-            f"{unknown('agent', name, agent_names())} An agent of your own is named by its file: "
-            "--agent path/to/file.py."
+            f"{unknown('agent', name, agent_names())} For an agent in a file: --agent path/to/file.py."
         )
     return agent
 
 
 def load_agent(chosen: str | Agent) -> Agent:
-    """Return the agent that the user chose: an agent, a name, or a Python file, which is executed."""
+    """Return the agent that the user chose by object, by name, or by a Python file, which is executed."""
     if isinstance(chosen, Agent):
         return register(chosen) if chosen is not _find(chosen.name) else chosen
     return _execute(Path(chosen)) if chosen.endswith(".py") else get_agent(chosen)
 
 
 def agent_names() -> list[str]:
-    """The names of all agents that are found by name."""
+    """The names of all agents that `get_agent` finds."""
     own = [name for name in _modules() if _built_in(name) is not None]
     return sorted({*own, *_registered, *(point.name for point in entry_points(group=GROUP))})
 
@@ -84,23 +83,32 @@ def _offered(name: str) -> Agent | None:
     return None
 
 
+def spell_agent(name: str) -> str:
+    """What --agent takes for this agent: the file it was loaded from in this process, or its name."""
+    return str(_files.get(name, name))
+
+
 def _execute(file: Path) -> Agent:
-    """Import a Python file and register the agent in it."""
-    module_name = f"bfq_agent_{file.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    if spec is None or spec.loader is None or not file.is_file():
+    """Import a Python file and register the agent that it defines."""
+    if not file.is_file():
         raise BadInput(f"there is no file {file}.")
-    module = importlib.util.module_from_spec(spec)
+    module_name, before = f"bfq_agent_{file.stem}", dict(_registered)
+    loader = SourceFileLoader(module_name, str(file))
+    module = types.ModuleType(module_name)
+    module.__file__ = str(file)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except SyntaxError as error:
         raise BadInput(f"{file} is not valid Python, line {error.lineno}: {error.msg}.") from error
-    found = [value for value in vars(module).values() if isinstance(value, Agent)]
-    own = [agent for agent in found if agent.config.__module__ == module_name]
-    if len(own) != 1:
-        raise BadInput(f"{file} must define one agent, as AGENT = bfq.Agent(…); it has {len(own)}.")
-    return register(own[0])
+    new = [agent for name, agent in _registered.items() if before.get(name) is not agent]
+    found = [module.AGENT] if isinstance(getattr(module, "AGENT", None), Agent) else new
+    if len(found) != 1:
+        raise BadInput(
+            f"{file} must define one agent, as AGENT = bfq.Agent(…); it has {len(found)}."
+        )
+    _files[found[0].name] = file.absolute()
+    return register(found[0])
 
 
 IGNORED = {"policy": "has no moving average of its policy", "temperature": "acts without noise"}
@@ -109,11 +117,11 @@ IGNORED = {"policy": "has no moving average of its policy", "temperature": "acts
 def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
     """Refuse an option of acting that the agent does not use."""
     for name in agent.ignores(config):
-        usual = getattr(Acting(), name)
-        if getattr(acting, name) != usual:
-            raise BadInput(f"{agent.name} {IGNORED[name]}: leave {name} at {usual}.")
+        default = getattr(Acting(), name)
+        if getattr(acting, name) != default:
+            raise BadInput(f"{agent.name} {IGNORED[name]}: leave {name} at {default}.")
     if acting.candidates > 1 and not agent.chooses:
-        raise BadInput(f"{agent.name} cannot choose among candidates: leave candidates at 1.")
+        raise BadInput(f"{agent.name} cannot select among candidates: leave candidates at 1.")
     if acting.sampling_steps and not agent.samplers:
         raise BadInput(
             f"{agent.name} acts in a fixed number of network calls: leave sampling_steps at 0."
@@ -125,9 +133,14 @@ def check_acting(agent: Agent, config: Any, acting: Acting) -> None:
 def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
     """The agent's Config with some values replaced; ranges, choices and rules between fields are checked."""
     config = dataclasses.replace(agent.config(), **typed(agent, values))
+    check_config(config)
+    return config
+
+
+def check_config(config: Any) -> None:
+    """Check the rules between fields, if the agent has such rules."""
     if hasattr(config, "check"):
         config.check()
-    return config
 
 
 def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:

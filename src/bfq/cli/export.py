@@ -29,13 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="factor on the noise; default the run's protocol",
     )
     add("--policy", metavar="WHICH", help="ema | online; default the run's protocol")
+    add("--agent", metavar="FILE", help="the Python file of the agent, if bfq does not have it")
     add("--json", action="store_true", help="print a description of the file as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; print what it contains and how to use it."""
+    from bfq.agents.registry import load_agent
     from bfq.deploy.export import export_policy
 
+    if args.agent:
+        load_agent(args.agent)
     options = {name: getattr(args, name) for name in ("member", "format", "temperature", "policy")}
     written = export_policy(args.folder, args.out, **options)
     if args.json:
