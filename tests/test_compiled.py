@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bfq.training import compiled, monitoring
-from bfq.training.monitoring import Reporter, announced
+from bfq import progress
+from bfq.progress import Reporter, announced
+from bfq.training import compiled
 
 BARE = {
     name: value
@@ -185,7 +186,7 @@ def test_one_who_watches_is_told_at_once_what_takes_a_while_and_only_while_it_do
 def test_a_file_is_told_only_what_takes_long(monkeypatch, capsys):
     with announced("reading"):
         pass
-    monkeypatch.setattr(monitoring, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
     with announced("training", quiet=True):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""

@@ -21,6 +21,7 @@ from bfq.evaluation.rollout import World, check_world, population_act, rollout
 from bfq.evaluation.scores import scores, told_scores
 from bfq.files import check_place, locked, make_folder, write_bytes
 from bfq.options import ProtocolValues
+from bfq.progress import announced, data_bar, reporting
 from bfq.run import (
     DataRecord,
     Numbers,
@@ -41,7 +42,7 @@ from bfq.tasks.sources import load_dataset
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compiled import remember_compilations
 from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
-from bfq.training.monitoring import Health, announced, data_bar, open_trackers, reporting
+from bfq.training.monitoring import Health, open_trackers
 from bfq.training.population import Population, create_population, feed, initial_states
 
 

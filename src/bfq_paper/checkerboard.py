@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from bfq import versions
 from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.nets.velocity import RawTimeVelocity, Velocity
+from bfq.progress import reporting
 from bfq.training.compiled import remember_compilations
-from bfq.training.monitoring import reporting
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Loss, Settings
 
 STD = 4.0 / 3.0**0.5  # of each coordinate, uniform on [−4, 4]

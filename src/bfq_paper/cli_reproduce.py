@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--jobs must be from 1 to {MOST_JOBS}, not {args.jobs}.")
     if args.jobs > 1:
         os.environ.update(TOGETHER)  # before JAX looks at it
-    from bfq.training.monitoring import announced
+    from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
         from bfq.api import evaluate

@@ -119,8 +119,8 @@ def _reroll(args: argparse.Namespace) -> int:
 
 
 def _generate(recipe: Any, args: argparse.Namespace) -> Any:
+    from bfq.progress import data_bar
     from bfq.tasks.sources import make_here
-    from bfq.training.monitoring import data_bar
 
     for name in ("size", "processes"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
@@ -152,9 +152,9 @@ def _fetch(name: str) -> Path:
     from bfq.data.published import fetch_minari, remotes_for
     from bfq.data.store import downloads
     from bfq.errors import say
+    from bfq.progress import byte_bar
     from bfq.tasks.catalog import get_task
     from bfq.tasks.importing import OURS
-    from bfq.training.monitoring import byte_bar
 
     with byte_bar(f"downloading {name}") as progress:
         if "/" in name and not name.startswith(OURS):
@@ -168,10 +168,10 @@ def _inspect(args: argparse.Namespace) -> int:
     from bfq.data.replay import replay
     from bfq.data.replay import told as told_replay
     from bfq.files import make_folder, write_bytes, write_json
+    from bfq.progress import data_bar
     from bfq.reports.data_page import data_page
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import load_dataset
-    from bfq.training.monitoring import data_bar
 
     dataset = load_dataset(args.name, data_bar)
     card = TASKS.get(args.name)

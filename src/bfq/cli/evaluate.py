@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and show one line per member."""
     from bfq.files import check_place, write_json
+    from bfq.progress import announced
     from bfq.run import as_json
-    from bfq.training.monitoring import announced
 
     if args.out:
         if not args.out.parent.is_dir():

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train what is not trained yet, and show the ranking; a seed that diverges does not stop it."""
-    from bfq.training.monitoring import announced
+    from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
         from bfq.agents.registry import load_agent

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start or continue a run, and show its scores."""
-    from bfq.training.monitoring import announced
+    from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
         from bfq.errors import say

@@ -14,7 +14,7 @@ from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import Act, World
-from bfq.training.monitoring import data_bar
+from bfq.progress import data_bar
 
 Frame = npt.NDArray[np.uint8]
 VIDEOS = (".mp4", ".gif")

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from bfq.progress import Reporter
 from bfq.training.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
-from bfq.training.monitoring import Diverged, Health, JsonLines, Reporter, Tracker
+from bfq.training.monitoring import Diverged, Health, JsonLines, Tracker
 from bfq.training.population import Feed, Population, initial_states
 from bfq.training.program import Program
 

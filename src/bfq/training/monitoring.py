@@ -1,29 +1,15 @@
-"""What is watched while a run trains: its health, its metrics and its progress."""
+"""Monitoring of a run: health checks that stop a diverging run, and trackers of its metrics."""
 
 import errno
 import importlib
 import json
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Timer
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Column
 
 from bfq.errors import BadInput, DiskTrouble, unknown
 
@@ -31,7 +17,6 @@ Floats = npt.NDArray[np.floating]
 Row = dict[str, Any]
 LARGEST_ERROR = 1e4  # noise and actions in [−1, 1] keep squared errors to the order of one
 FRESH = 1000  # updates in which a network may still be far off, where observations are large
-PATIENCE_S = 2.0  # shorter work prints no line to a file
 
 
 class Diverged(Exception):
@@ -223,151 +208,3 @@ def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Track
     """Open the trackers of these names."""
     check_trackers(names)
     return [TRACKERS[name](folder, config) for name in names]
-
-
-def _brief(metrics: Mapping[str, float]) -> str:
-    losses = {name: value for name, value in metrics.items() if name.endswith("loss")} or metrics
-    return "  ".join(f"{name} {value:.4g}" for name, value in list(losses.items())[:4])
-
-
-def _duration(seconds: float) -> str:
-    """`90 s`, `15 min`, `11 h 46 min`."""
-    minutes = round(seconds / 60)
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
-class Reporter:
-    """Shows a run's progress: a live bar in a terminal, otherwise a line now and then.
-
-    The speed is measured from the first report on, when compilation is over.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        steps: int,
-        done: int,
-        console: Console,
-        unit: str = "steps",
-        wait: str = "compiling",
-    ):
-        self._title, self._steps, self._console, self._unit = title, steps, console, unit
-        self._first: tuple[float, int] | None = None
-        self._printed = time.monotonic()
-        self._bar = Progress(
-            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}", table_column=Column(no_wrap=True)),
-            TextColumn("{task.fields[losses]}", table_column=Column(no_wrap=True, ratio=1)),
-            console=console,
-            expand=True,
-        )
-        self._task = self._bar.add_task(title, total=steps, completed=done, rate=wait, losses="")
-
-    def _line(self, text: str) -> None:
-        self._console.print(f"{self._title}: {text}".rstrip(), soft_wrap=True, highlight=False)
-
-    def waiting(self, words: str) -> None:
-        """Show what happens while no updates run."""
-        if self._console.is_terminal:
-            self._bar.update(self._task, rate=words)
-        else:
-            self._line(f"{words} …")
-
-    def resume(self, done: int) -> None:
-        """Start the display at the update that an earlier process reached."""
-        if done and not self._console.is_terminal:
-            self._line(f"resuming at {done}/{self._steps}")
-        self._bar.update(self._task, completed=done)
-
-    def show(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show the state after `step` updates."""
-        now = time.monotonic()
-        self._first = self._first or (now, step)
-        rate = (step - self._first[1]) / max(now - self._first[0], 1e-9)
-        speed = "…"
-        if rate > 0:
-            left = _duration((self._steps - step) / rate)
-            speed = f"{rate:.0f} {self._unit}/s  {left} left"
-        if self._console.is_terminal:
-            self._bar.update(self._task, completed=step, rate=speed, losses=_brief(metrics))
-        elif now - self._printed > 10.0 or step == self._steps:
-            self._printed = now
-            self._line(f"{step}/{self._steps}  {speed}  {_brief(metrics)}")
-
-    def start(self) -> None:
-        """Start the live display."""
-        if self._console.is_terminal:
-            self._bar.start()
-
-    def stop(self) -> None:
-        """End the live display."""
-        if self._console.is_terminal:
-            self._bar.stop()
-
-
-@contextmanager
-def reporting(
-    title: str,
-    steps: int,
-    done: int,
-    quiet: bool = False,
-    unit: str = "steps",
-    wait: str = "compiling",
-) -> Iterator[Reporter]:
-    """A reporter on standard error for the duration of a run."""
-    reporter = Reporter(title, steps, done, Console(file=sys.stderr, quiet=quiet), unit, wait)
-    reporter.start()
-    try:
-        yield reporter
-    finally:
-        reporter.stop()
-
-
-@contextmanager
-def announced(words: str, quiet: bool = False) -> Iterator[None]:
-    """Print what is slow to standard error: in a terminal only while it runs.
-
-    Elsewhere the line appears after PATIENCE_S seconds, so quick failures print one sentence only.
-    """
-    if quiet:
-        yield
-    elif sys.stderr.isatty():
-        print(f"{words} …", end="\r", file=sys.stderr, flush=True)
-        try:
-            yield
-        finally:
-            print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
-    else:
-        line = Timer(PATIENCE_S, lambda: print(f"{words} …", file=sys.stderr, flush=True))
-        line.daemon = True
-        line.start()
-        try:
-            yield
-        finally:
-            line.cancel()
-
-
-@contextmanager
-def data_bar(title: str, total: int, unit: str = "rows") -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while data or a video is generated; call it with the count so far."""
-    with reporting(title, total, 0, unit=unit, wait="starting") as reporter:
-        yield lambda done: reporter.show(done, {})
-
-
-@contextmanager
-def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on standard error during a download; call it with the bytes so far and the total, if known."""
-    console = Console(file=sys.stderr)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
+from bfq.progress import announced, data_bar
 from bfq.run import RUNS, RunRecord
 from bfq.tasks.sources import load_dataset
-from bfq.training.monitoring import announced, data_bar
 from bfq_paper.results.cells import Cell
 
 AT_WORK = "another process is at work in {folder}."  # what is said of a folder that is held
