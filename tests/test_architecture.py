@@ -14,7 +14,7 @@ ROOT = Path(bfq.__path__[0])
 SOURCE, TESTS = ROOT.parent, Path(__file__).parent
 # A layer may import earlier ones, and itself.
 LAYERS = [
-    ["errors", "files", "records", "options", "run"],
+    ["errors", "files", "records", "options", "run", "progress"],
     ["envs"],
     ["data"],
     ["tasks"],
