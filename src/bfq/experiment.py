@@ -133,10 +133,10 @@ def _transforms_record(transforms: Transforms) -> TransformsRecord:
 
 
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
-    told = dataset.describe()
+    description = dataset.describe()
     normalized = run.reference and run.metric == "return"
-    mean = run.reference.normalize(told["return_mean"]) if run.reference and normalized else None
-    return DataRecord(**told, normalized_mean=mean)
+    mean = run.reference.normalize(description["return_mean"]) if run.reference and normalized else None
+    return DataRecord(**description, normalized_mean=mean)
 
 
 @dataclasses.dataclass(frozen=True)

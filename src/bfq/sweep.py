@@ -1,4 +1,7 @@
-"""A grid of hyperparameters, trained and ranked: numbers share a program, other settings have a run each."""
+"""Train a grid of hyperparameters and rank it.
+
+Numeric hyperparameters are trained together in one run; each combination of the others has its own run.
+"""
 
 import dataclasses
 import math
@@ -20,12 +23,12 @@ from bfq.reports.tables import RankedMethod, Standings, standings
 from bfq.run import RunConfig, as_json, versions
 from bfq.settings import command, load_run
 
-ALONE = "run"  # the only folder, where no run differs from another
+ALONE = "run"  # the name of the folder if there is only one run
 Values = Mapping[str, Sequence[Any]]
 
 
 def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
-    """The values of each run: one combination of what members must share, and all other numbers."""
+    """The values of each run: one combination of the structural hyperparameters, and all numeric values."""
     numeric = numeric_fields(agent.config())
     shared = {
         name: several
@@ -40,7 +43,7 @@ def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
     for name, several in shared.items():
         if len(set(several)) < len(several):
             raise BadInput(
-                f"{name} is given the same value twice: it would only train the same run again."
+                f"{name} has the same value twice: both would train the same run."
             )
     return [
         {**rest, **{name: [one] for name, one in zip(shared, chosen, strict=True)}}
@@ -49,16 +52,16 @@ def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
 
 
 def folder_name(values: Values, chosen: Values) -> str:
-    """What sets a run of a sweep apart from the others, as one would type it."""
-    told = [f"{name}={chosen[name][0]}" for name in values if len(chosen[name]) < len(values[name])]
-    return ",".join(told).replace("/", "-") or ALONE
+    """The values that only this run of the sweep has, as they are typed."""
+    own = [f"{name}={chosen[name][0]}" for name in values if len(chosen[name]) < len(values[name])]
+    return ",".join(own).replace("/", "-") or ALONE
 
 
 def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
-    """Trains every run in its own folder from where it stands; what holds another run is refused first."""
+    """Train every run in its own folder, from its last checkpoint; refuse folders of other runs first."""
     if (folder / "config.json").exists():
         raise BadInput(
-            f"{folder} holds a run of its own, whose report would be lost: choose another --out."
+            f"{folder} holds a run, and its report would be lost: choose another --out."
         )
     for name, run in runs.items():
         if run.simulator is None:
@@ -86,7 +89,7 @@ def _check_same(run: RunConfig, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What a sweep found: the settings on its task, best first."""
+    """The settings of a sweep, best first."""
 
     table: Standings
     names: tuple[str, ...]  # the hyperparameters that have several values
@@ -97,24 +100,24 @@ class Ranking:
         return self.table.methods[0]
 
     def settings(self, method: RankedMethod) -> dict[str, Any]:
-        """The values that a method has of what was swept."""
+        """The values of the swept hyperparameters in one setting."""
         return {
             name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
         }
 
     def scores(self, method: RankedMethod) -> list[float]:
-        """One a seed."""
+        """The scores of a setting, one per seed."""
         return method.run.finite_scores(self.table.unit, method.group)
 
 
 def ranked(folders: Sequence[Path], values: Values) -> Ranking:
-    """The finished runs of a sweep."""
+    """Rank the finished runs of a sweep."""
     (table,) = standings([read_finished(folder) for folder in folders])
     return Ranking(table, tuple(name for name, several in values.items() if len(several) > 1))
 
 
 def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
-    """The command that judges a setting on seeds that had no part in choosing it."""
+    """The command that trains a setting on seeds that did not select it."""
     first = max(run.seeds) + 1
     fresh = list(range(first, first + len(run.seeds)))
     config = {**run.config, **settings}
@@ -126,7 +129,7 @@ def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
 def write_sweep(
     ranking: Ranking, run: RunConfig, folder: Path, folders: Sequence[Path], asked: str
 ) -> dict[str, Any]:
-    """Leaves `sweep.json`, the report of all runs, and a figure where one number was swept."""
+    """Write `sweep.json`, the report, and a figure if one numeric hyperparameter was swept."""
     confirm = confirmation(run, ranking.settings(ranking.best))
     record = {
         "task": run.task,
@@ -144,7 +147,7 @@ def write_sweep(
         "command": asked,
     }
     write_report(folders, folder)
-    picture = _picture(ranking)
+    picture = draw_ranking(ranking)
     if picture:
         write_bytes(folder / "sweep.png", picture)
     write_json(folder / "sweep.json", record)
@@ -162,8 +165,8 @@ def _row(ranking: Ranking, method: RankedMethod) -> dict[str, Any]:
     }
 
 
-def _picture(ranking: Ranking) -> bytes | None:
-    """The scores along a number that members differ in, a panel for each run."""
+def draw_ranking(ranking: Ranking) -> bytes | None:
+    """The scores over a numeric hyperparameter, with a panel for each run; None unless there is one."""
     numeric = [name for name in ranking.names if name in ranking.best.group.overrides]
     if len(numeric) != 1:
         return None
