@@ -135,7 +135,11 @@ def _transforms_record(transforms: Transforms) -> TransformsRecord:
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
     description = dataset.describe()
     normalized = run.reference and run.metric == "return"
-    mean = run.reference.normalize(description["return_mean"]) if run.reference and normalized else None
+    mean = (
+        run.reference.normalize(description["return_mean"])
+        if run.reference and normalized
+        else None
+    )
     return DataRecord(**description, normalized_mean=mean)
 
 

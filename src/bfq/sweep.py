@@ -42,9 +42,7 @@ def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
         )
     for name, several in shared.items():
         if len(set(several)) < len(several):
-            raise BadInput(
-                f"{name} has the same value twice: both would train the same run."
-            )
+            raise BadInput(f"{name} has the same value twice: both would train the same run.")
     return [
         {**rest, **{name: [one] for name, one in zip(shared, chosen, strict=True)}}
         for chosen in product(*shared.values())
@@ -60,9 +58,7 @@ def folder_name(values: Values, chosen: Values) -> str:
 def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
     """Train every run in its own folder, from its last checkpoint; refuse folders of other runs first."""
     if (folder / "config.json").exists():
-        raise BadInput(
-            f"{folder} holds a run, and its report would be lost: choose another --out."
-        )
+        raise BadInput(f"{folder} holds a run, and its report would be lost: choose another --out.")
     for name, run in runs.items():
         if run.simulator is None:
             raise BadInput(
