@@ -13,6 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+import bfq
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.reports import describe_acting, read_finished, score_name
@@ -823,3 +824,28 @@ def test_tables_need_no_matplotlib():
     assert (
         subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
     )
+
+
+def test_pictures_that_a_killed_process_did_not_draw_are_drawn_later(tmp_path, capsys):
+    folder = tmp_path / "run"
+    random = np.random.default_rng(0)
+    data = bfq.from_arrays(
+        observations=random.normal(size=(60, 3)), actions=random.uniform(-2, 2, (60, 1)),
+        rewards=random.normal(size=60), terminals=np.arange(60) % 20 == 19,
+        action_low=-2.0, action_high=2.0, name="made-up",
+    )  # fmt: skip
+    small = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16}
+    bfq.train(
+        data, steps=4, seeds=2, values=small, simulator="Pendulum-v1", episode_steps=20,
+        eval_episodes=1, out=folder, quiet=True,
+    )  # fmt: skip
+    names = ["frames.png", "learning_curves.png", "report.html"]
+    drawn = [(folder / name).read_bytes() for name in names]
+    for redraw in (
+        lambda: main(["report", str(folder)]),
+        lambda: main(["train", "--resume", "--out", str(folder)]),
+    ):
+        for name in names:
+            (folder / name).unlink()
+        assert redraw() == 0
+        assert [(folder / name).read_bytes() for name in names] == drawn

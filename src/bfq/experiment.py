@@ -195,12 +195,17 @@ def complete(
         dataset = dataset if dataset is not None else _read(_data_of(run, folder), quiet)
         if run.dataset is None or run.dataset.sha256 != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} started.")
-        for name in run.baselines:
-            beside = folder / "baselines" / name
+        baselines = {name: folder / "baselines" / name for name in run.baselines}
+        finished = [
+            path for path in (*baselines.values(), folder) if (path / "result.json").exists()
+        ]
+        for name, beside in baselines.items():
             if not (beside / "config.json").exists():
                 start(baseline_of(run, name), beside, dataset, known=True)
             execute(beside, dataset, trackers, quiet)
         record = execute(folder, dataset, trackers, quiet)
+        for path in finished:  # the process that trained them may have died before it drew them
+            draw_frames(path)
         _report(folder)
     return record
 
@@ -234,7 +239,7 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
     found = last_scores(folder, len(run.members))
     record = record_of(run, population, found, run.steps, outcome.clock)
     write_record(folder, record)  # before a picture is drawn: broken graphics can end the process
-    _picture(run, folder, population, outcome.states, transforms)
+    draw_frames(folder)
     return record
 
 
@@ -306,14 +311,19 @@ def evaluate_run(trained: Trained, world: World, protocol: Protocol) -> RunRecor
     )
 
 
-def _picture(
-    run: RunConfig, folder: Path, population: Population, states: Any, transforms: Transforms
-) -> None:
-    """Save a strip of frames of the first member, if this machine can render."""
-    world, protocol = world_of(run), protocol_from(dict(run.evaluation))
+def draw_frames(folder: Path) -> None:
+    """Save frames of the first member of a finished run, if missing and if this machine can render."""
+    checkpoints = folder / "checkpoints"
+    if (folder / "frames.png").exists() or not (
+        checkpoints.is_dir() and any(checkpoints.iterdir())
+    ):
+        return
+    world = world_of(load_run(folder))
     if world is None:
         return
-    act = population_act(population, states, transforms, protocol)
+    trained = load_trained(folder)
+    population, protocol = trained.population, trained.protocol
+    act = population_act(population, trained.checkpoint.states, trained.transforms, protocol)
     try:
         picture = strip(act, world, protocol, len(population.members))
     except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it

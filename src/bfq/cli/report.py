@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     found, others = run_folders(args.folders)
     _check(found, others)
     folders = [folder for inside in found.values() for folder in inside]
+    _draw_frames(folders)
     written = write_report(folders, args.out or next(iter(found)))
     if args.json:
         show_json(written)
@@ -43,6 +44,16 @@ def run(args: argparse.Namespace) -> int:
     for path in written["files"]:
         print(path)
     return 0
+
+
+def _draw_frames(folders: Sequence[Path]) -> None:
+    """Draw frames that are missing because the process that trained a run died before it drew them."""
+    for folder in folders:
+        trained = (folder / "result.json").exists() and (folder / "checkpoints").is_dir()
+        if trained and not (folder / "frames.png").exists():
+            from bfq.experiment import draw_frames
+
+            draw_frames(folder)
 
 
 def _check(found: Collection[Path], others: Sequence[Path]) -> None:
