@@ -13,13 +13,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents.fields import field_types, hyperparameters, numeric_fields
 
+Key = PRNGKeyArray
+Observations = Float[Array, "b s"]
+Actions = Float[Array, "b a"]
 Metrics = dict[str, Float[Array, ""]]
+Loss = tuple[Float[Array, ""], Metrics]  # its value, and what to record
 
 __all__ = [
     "Acting",
+    "Actions",
     "Agent",
     "Batch",
+    "Key",
+    "Loss",
     "Metrics",
+    "Observations",
     "Spec",
     "field_types",
     "hyperparameters",
@@ -31,13 +39,13 @@ __all__ = [
 class Batch(NamedTuple):
     """Transitions as an agent sees them: normalized observations, actions in [−1, 1]."""
 
-    observations: Float[Array, "b s"]
-    actions: Float[Array, "b a"]
+    observations: Observations
+    actions: Actions
     rewards: Float[Array, " b"]
-    next_observations: Float[Array, "b s"]
+    next_observations: Observations
     masks: Float[Array, " b"]  # 0 where the future must not be bootstrapped
     # Only for agents that need "next_actions":
-    next_actions: Float[Array, "b a"] | None = None  # a′, the next logged action
+    next_actions: Actions | None = None  # a′, the next logged action
     next_known: Float[Array, " b"] | None = None  # 0 where the log ends before a′
 
 
@@ -71,9 +79,9 @@ class Agent(NamedTuple):
     name: str
     title: str
     config: Callable[..., Any]
-    init: Callable[[PRNGKeyArray, Spec, Any], Any]
-    update: Callable[[Any, Batch, PRNGKeyArray, Any], tuple[Any, Metrics]]
-    act: Callable[[Any, Float[Array, "b s"], PRNGKeyArray, Any, Acting], Float[Array, "b a"]]
+    init: Callable[[Key, Spec, Any], Any]
+    update: Callable[[Any, Batch, Key, Any], tuple[Any, Metrics]]
+    act: Callable[[Any, Observations, Key, Any, Acting], Actions]
     chooses: bool = True  # whether it can select among several candidates
     needs: tuple[str, ...] = ()  # columns of a batch beyond (s, a, r, s′, mask): next_actions
     reference: str = ""  # authors, title, venue and year

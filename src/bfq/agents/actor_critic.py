@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from bfq.agents import Acting, Batch, Metrics, Spec, learning
+from bfq.agents import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec, learning
 from bfq.agents.learning import Learner, Number, Step, due, learning_rate
 from bfq.nets.critic import Critics
 
-Sample = Callable[[Any, Array, PRNGKeyArray], Array]  # (policy, s, key) -> a in [−1, 1]
-CriticLoss = Callable[[Any, Any, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (φ, state, …)
-PolicyLoss = Callable[[Any, Critics, Batch, PRNGKeyArray, Any], tuple[Array, Metrics]]  # (θ, φ, …)
+Sample = Callable[[Any, Array, Key], Array]  # (policy, s, key) -> a in [−1, 1]
+CriticLoss = Callable[[Any, Any, Batch, Key, Any], tuple[Array, Metrics]]  # (φ, state, …)
+PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], tuple[Array, Metrics]]  # (θ, φ, …)
 Config = Any  # the agent's own Config, which has the common names of targets, critics and backups
 
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     step: Step
 
 
-def initial_state(policy: Any, key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def initial_state(policy: Any, key: Key, spec: Spec, config: Config) -> State:
     """The policy and random critics, targets equal to them."""
     critics = Critics(key, *spec, config.critic, config.critic_width, config.critic_depth)
     zero = jnp.zeros((), jnp.int32)
@@ -38,7 +38,7 @@ def initial_state(policy: Any, key: PRNGKeyArray, spec: Spec, config: Config) ->
 
 
 def backup_target(
-    state: State, batch: Batch, key: PRNGKeyArray, config: Config, sample: Sample
+    state: State, batch: Batch, key: Key, config: Config, sample: Sample
 ) -> Float[Array, " b"]:
     """y = r + γ · mask · min_i Q_φi′(s′, a′), a′ ~ π_θ′; of several a′ the best one."""
     next_values = learning.backup_values(
@@ -54,9 +54,7 @@ def backup_target(
     )
 
 
-def fit_critics(
-    critics: Critics, batch: Batch, target: Float[Array, " b"]
-) -> tuple[Float[Array, ""], Metrics]:
+def fit_critics(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)²."""
     q = critics(batch.observations, batch.actions)
     return learning.critic_loss(q, target), {"q": q.mean()}
@@ -65,7 +63,7 @@ def fit_critics(
 def update_networks(
     state: State,
     batch: Batch,
-    key: PRNGKeyArray,
+    key: Key,
     config: Config,
     critic_loss: CriticLoss,
     policy_loss: PolicyLoss,
@@ -112,12 +110,12 @@ def acting_network(state: State, policy: str) -> tuple[Any, str]:
 
 def select(
     state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
+    observations: Observations,
+    key: Key,
     config: Config,
     acting: Acting,
     sample: Sample,
-) -> Float[Array, "b a"]:
+) -> Actions:
     """Best of N samples of the EMA or the online policy, by the target critics."""
     policy, _ = acting_network(state, acting.policy)
     return learning.best_of_n(

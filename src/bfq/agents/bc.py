@@ -15,9 +15,20 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, hyperparameters, learning
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    learning,
+)
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
 from bfq.flow.solvers import euler
@@ -26,7 +37,7 @@ from bfq.nets.policies import Deterministic, Gaussian, fql_like
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of BC."""
 
@@ -56,7 +67,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """A random policy of the chosen kind."""
     policy: Any
     if config.kind == "flow":
@@ -84,7 +95,7 @@ def deterministic_loss(policy: Deterministic, batch: Batch) -> Float[Array, ""]:
     return jnp.square(policy(batch.observations) - batch.actions).mean()
 
 
-def flow_loss(policy: VelocityNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+def flow_loss(policy: VelocityNet, batch: Batch, key: Key) -> Float[Array, ""]:
     """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²: the boundary loss at r = t."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
@@ -92,7 +103,7 @@ def flow_loss(policy: VelocityNet, batch: Batch, key: PRNGKeyArray) -> Float[Arr
     return boundary_loss(policy, batch.actions, noise, t, t, batch.observations)
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One gradient step on the loss of the chosen kind."""
 
     def loss(policy: Any) -> tuple[Array, None]:
@@ -108,12 +119,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """The mean action; a flow integrates from temperature · N(0, I) in K steps."""
     policy = state.policy.params
     if config.kind == "flow":

@@ -22,17 +22,19 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     actor_critic,
     fields,
-    hyperparameters,
     learning,
 )
 from bfq.agents.actor_critic import State
@@ -41,7 +43,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of BFQ."""
 
@@ -102,7 +104,7 @@ class Config:
         fields.check_even_width(self)
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     make = ARCHITECTURES[config.architecture]
@@ -112,19 +114,17 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 def sample(
     policy: VelocityNet,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
+    observations: Observations,
+    key: Key,
     config: Config,
     temperature: float = 1.0,
-) -> Float[Array, "b a"]:
+) -> Actions:
     """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return jnp.clip(one_step(policy, noise, observations, config.preconditioned), -1.0, 1.0)
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
     target = actor_critic.backup_target(
         state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
@@ -147,8 +147,8 @@ def measure(config: Config) -> CompositionError:
 
 
 def policy_loss(
-    policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: VelocityNet, critics: Critics, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, varied by `squares` and `guidance`."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     noise = jax.random.normal(action_key, batch.actions.shape)
@@ -175,7 +175,7 @@ def policy_loss(
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     return actor_critic.update_networks(
         state,
@@ -191,12 +191,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """One network call per action; of N candidates, the target critics select one."""
     return actor_critic.select(
         state,

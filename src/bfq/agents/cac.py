@@ -26,17 +26,20 @@ Their code restarts the curriculum after each evaluation, every 50,000 updates, 
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     actor_critic,
     fields,
-    hyperparameters,
     learning,
 )
 from bfq.agents.actor_critic import State
@@ -55,7 +58,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.denoiser import DENOISERS, Denoiser
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of CAC."""
 
@@ -105,26 +108,26 @@ class Config:
             raise BadInput("q_norm divides by a standard deviation: batch_size must be at least 2.")
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     policy = DENOISERS[config.network](policy_key, *spec, config.width, config.depth)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
-def denoise(policy: Denoiser, observations: Float[Array, "b s"]) -> Consistency:
+def denoise(policy: Denoiser, observations: Observations) -> Consistency:
     """f_θ(·, ·; s)."""
     return lambda x, t: consistency(lambda x, t: policy(x, t, observations), x, t)
 
 
 def sample(
     policy: Denoiser,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
+    observations: Observations,
+    key: Key,
     config: Config,
     steps: int = 0,
     temperature: float = 1.0,
-) -> Float[Array, "b a"]:
+) -> Actions:
     """clip(f_θ(…)) in `steps` calls (0: as in training), from noise scaled by the temperature."""
     noise_key, chain_key = jax.random.split(key)
     noise = temperature * jax.random.normal(noise_key, (len(observations), policy.action_dim))
@@ -132,9 +135,7 @@ def sample(
     return jnp.clip(multistep(denoise(policy, observations), noise, times, chain_key), -1.0, 1.0)
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)², y = r + γ min_j Q_φj′(s′, a′), a′ ~ π_θ′."""
     target = actor_critic.backup_target(
         state, batch, key, config, lambda p, s, k: sample(p, s, k, config)
@@ -145,7 +146,7 @@ def critic_loss(
 
 
 def imitation_loss(
-    policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: Key, config: Config
 ) -> Float[Array, ""]:
     """L_c(θ) at neighboring times of the grid of update `step`."""
     noise_key, time_key = jax.random.split(key)
@@ -157,13 +158,8 @@ def imitation_loss(
 
 
 def policy_loss(
-    policy: Denoiser,
-    critics: Critics,
-    state: State,
-    batch: Batch,
-    key: PRNGKeyArray,
-    config: Config,
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: Denoiser, critics: Critics, state: State, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L(θ) = L_c(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     bc_loss = imitation_loss(policy, state.policy_target, state.step, batch, bc_key, config)
@@ -172,7 +168,7 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     return actor_critic.update_networks(
         state,
@@ -186,15 +182,11 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """M network calls per action; of N candidates, the target critics select one."""
 
-    def sample_as_asked(policy: Denoiser, s: Array, k: PRNGKeyArray) -> Array:
+    def sample_as_asked(policy: Denoiser, s: Array, k: Key) -> Array:
         return sample(policy, s, k, config, acting.sampling_steps, acting.temperature)
 
     return actor_critic.select(state, observations, key, config, acting, sample_as_asked)

@@ -30,17 +30,19 @@ online policy, temperature 1 and a softmax weight of 1.
 from typing import Any, Literal, get_args
 
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     actor_critic,
     fields,
-    hyperparameters,
     learning,
 )
 from bfq.agents.actor_critic import State
@@ -54,7 +56,7 @@ from bfq.nets.denoiser import DENOISERS, Denoiser
 AS_TRAINED = Acting()
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of DQL."""
 
@@ -126,7 +128,7 @@ def sampling_recipe(
     return Recipe(schedule, sampler, acting.sampling_steps or steps, predicts)
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
+def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
@@ -134,20 +136,14 @@ def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
 
 
 def sample(
-    policy: Any,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Any,
-    acting: Acting = AS_TRAINED,
-) -> Float[Array, "b a"]:
+    policy: Any, observations: Observations, key: Key, config: Any, acting: Acting = AS_TRAINED
+) -> Actions:
     """a = clip(the end of the chain, −1, 1), from temperature · N(0, I)."""
     recipe = config.recipe(acting)
     return generate(policy, observations, policy.action_dim, key, recipe, acting.temperature)
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Any
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Any) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
     target = actor_critic.backup_target(
         state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
@@ -155,9 +151,7 @@ def critic_loss(
     return actor_critic.fit_critics(critics, batch, target)
 
 
-def policy_loss(
-    policy: Denoiser, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(policy: Denoiser, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
     """L(θ) = E ‖ε_θ(a_t, t; s) − ε‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule
@@ -169,7 +163,7 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     return actor_critic.update_networks(
         state,
@@ -183,9 +177,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     )
 
 
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Any, acting: Acting
-) -> Float[Array, "b a"]:
+def act(state: State, observations: Observations, key: Key, config: Any, acting: Acting) -> Actions:
     """One chain per action; of N candidates, the target critics select one."""
     return actor_critic.select(
         state,

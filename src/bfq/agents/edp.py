@@ -32,19 +32,9 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array
 
-from bfq.agents import (
-    Acting,
-    Agent,
-    Batch,
-    Metrics,
-    actor_critic,
-    dql,
-    fields,
-    hyperparameters,
-    learning,
-)
+from bfq.agents import Acting, Agent, Batch, Key, Loss, Metrics, actor_critic, dql, fields, learning
 from bfq.agents.actor_critic import State
 from bfq.diffusion.denoising import action_predictor, draw, squared_error
 from bfq.diffusion.solvers import Recipe
@@ -52,7 +42,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.denoiser import Denoiser
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of EDP."""
 
@@ -109,9 +99,7 @@ class Config:
         )
 
 
-def policy_loss(
-    policy: Denoiser, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(policy: Denoiser, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
     """L(θ) = E ‖â_θ(a_t, t; s) − a‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|, a^π = â_θ(a_u, u; s)."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule
@@ -132,7 +120,7 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     return actor_critic.update_networks(
         state,

@@ -23,16 +23,29 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters, iql
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Loss,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    fql,
+    iql,
+)
 from bfq.agents.fql import State
 from bfq.flow.forward import drawn_errors, sample
 from bfq.nets.critic import Critics, Value
 from bfq.nets.flow_nets import FlowNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of FAWAC."""
 
@@ -61,7 +74,7 @@ class Networks(NamedTuple):
     value: Value | None  # ψ, if V is a network
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, value_key = jax.random.split(key, 3)
     sizes = (config.critic, config.critic_width, config.critic_depth)
@@ -74,7 +87,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def baseline(
-    networks: Networks, observations: Float[Array, "b s"], key: PRNGKeyArray, flow_steps: int
+    networks: Networks, observations: Observations, key: Key, flow_steps: int
 ) -> Float[Array, " b"]:
     """V_ψ(s) if there is such a network, else Q̄_φ(s, a^π) with one a^π of the policy."""
     if networks.value is not None:
@@ -83,9 +96,7 @@ def baseline(
     return networks.critics(observations, actions).mean(0)
 
 
-def policy_loss(
-    flow: FlowNet, before: Networks, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(flow: FlowNet, before: Networks, batch: Batch, key: Key, config: Config) -> Loss:
     """L_π = E min(exp(α (Q̄_φ(s, a) − V(s))), 100) ‖v_θ(x_t, t; s) − (a − x0)‖²."""
     flow_key, action_key = jax.random.split(key)
     errors = drawn_errors(flow, batch.actions, batch.observations, flow_key)
@@ -110,9 +121,7 @@ def value_loss(value: Value | None, targets: Critics, batch: Batch) -> Float[Arr
     return jnp.square(value(batch.observations) - q).mean()
 
 
-def total_loss(
-    networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q + L_V + L_π; targets and weights use the networks before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
@@ -130,18 +139,14 @@ def total_loss(
     return td + fitted + imitation, {**td_metrics, **metrics}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics before it."""
     return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
     networks = state.networks.params
     return fql.act_by_euler(

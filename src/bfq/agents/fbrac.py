@@ -23,16 +23,27 @@ candidates, the online critics select.
 from typing import NamedTuple
 
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Loss,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    fql,
+)
 from bfq.agents.fql import State
 from bfq.flow.forward import drawn_errors, sample
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of FBRAC."""
 
@@ -60,7 +71,7 @@ class Networks(NamedTuple):
     flow: FlowNet  # θ
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key = jax.random.split(key)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
@@ -68,9 +79,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return fql.joint_state(Networks(critics, flow))
 
 
-def policy_loss(
-    flow: FlowNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(flow: FlowNet, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
     """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by sg E|Q̄_φ| if normalized."""
     flow_key, action_key = jax.random.split(key)
     bc_loss = drawn_errors(flow, batch.actions, batch.observations, flow_key).mean()
@@ -80,9 +89,7 @@ def policy_loss(
     return loss, {"policy_loss": loss, "bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def total_loss(
-    networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q + L_π; targets, and the critics inside L_π, are those before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
@@ -99,18 +106,14 @@ def total_loss(
     return td + improvement, {**td_metrics, **metrics}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics before it."""
     return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
     networks = state.networks.params
     return fql.act_by_euler(

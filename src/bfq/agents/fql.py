@@ -26,16 +26,28 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, hyperparameters, learning
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Loss,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    learning,
+)
 from bfq.agents.learning import Learner, Step
 from bfq.flow import forward
 from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
 
@@ -77,7 +89,7 @@ def joint_state(networks: Any) -> State:
     return State(learning.learner(networks), networks.critics, jnp.zeros((), jnp.int32))
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, policy_key = jax.random.split(key, 3)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
@@ -87,8 +99,8 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: FlowNet, observations: Float[Array, "b s"], key: PRNGKeyArray, temperature: float = 1.0
-) -> Float[Array, "b a"]:
+    policy: FlowNet, observations: Observations, key: Key, temperature: float = 1.0
+) -> Actions:
     """a = clip(μ_ω(z; s), −1, 1), z ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return jnp.clip(policy(noise, observations), -1.0, 1.0)
@@ -97,12 +109,12 @@ def sample(
 def td_loss(
     critics: Callable[[Array, Array], Array],
     targets: Callable[[Array, Array], Array],
-    sample: Callable[[Array, PRNGKeyArray], Array],
+    sample: Callable[[Array, Key], Array],
     batch: Batch,
-    key: PRNGKeyArray,
+    key: Key,
     discount: learning.Number,
     how: str,
-) -> tuple[Float[Array, ""], Metrics]:
+) -> Loss:
     """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`."""
     next_values = learning.backup_values(targets, sample, batch.next_observations, key)
     target = learning.td_target(batch.rewards, batch.masks, next_values, discount, how)
@@ -118,12 +130,8 @@ def mean_value(values: Float[Array, "q b"], normalized: bool) -> Float[Array, ""
 
 
 def distillation_loss(
-    policy: FlowNet,
-    flow: FlowNet,
-    observations: Float[Array, "b s"],
-    noise: Float[Array, "b a"],
-    flow_steps: int,
-) -> tuple[Float[Array, ""], Float[Array, "b a"]]:
+    policy: FlowNet, flow: FlowNet, observations: Observations, noise: Actions, flow_steps: int
+) -> tuple[Float[Array, ""], Actions]:
     """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
     taught = jnp.clip(forward.push(flow, noise, observations, flow_steps), -1.0, 1.0)
     actions = policy(noise, observations)
@@ -131,8 +139,8 @@ def distillation_loss(
 
 
 def policy_loss(
-    networks: Networks, before: Networks, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    networks: Networks, before: Networks, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L_π = L_flow + α L_distil − E Q̄_φ(s, clip μ_ω(z; s)), the last divided by sg E|Q̄_φ| if normalized.
 
     The critics and the flow that teaches are those `before` the step, so they get no gradient.
@@ -156,9 +164,7 @@ def policy_loss(
     return loss, metrics
 
 
-def total_loss(
-    networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q + L_π."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
@@ -187,18 +193,14 @@ def joint_update(
     return State(networks, target, state.step + 1), metrics
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics before it."""
     return joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """One network call per action; of N candidates, the online critics select one."""
     networks = state.networks.params
     return learning.best_of_n(
@@ -213,12 +215,12 @@ def act(
 def act_by_euler(
     critics: Critics,
     flow: FlowNet,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
+    observations: Observations,
+    key: Key,
     acting: Acting,
     flow_steps: int,
     aggregation: str,
-) -> Float[Array, "b a"]:
+) -> Actions:
     """Euler steps from temperature · N(0, I); of N candidates, these critics select one."""
     steps = acting.sampling_steps or flow_steps
     return learning.best_of_n(

@@ -28,17 +28,19 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
     Metrics,
+    Observations,
     Spec,
     dql,
     fields,
-    hyperparameters,
     iql,
     learning,
 )
@@ -49,7 +51,7 @@ from bfq.nets.critic import Critics, Value
 from bfq.nets.resnet import NoiseResNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of IDQL."""
 
@@ -105,7 +107,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
@@ -125,7 +127,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def policy_loss(
-    policy: NoiseResNet, batch: Batch, key: PRNGKeyArray, config: Config
+    policy: NoiseResNet, batch: Batch, key: Key, config: Config
 ) -> tuple[Float[Array, ""], None]:
     """E ‖ε_θ(a_t, t; s) − ε‖², with dropout."""
     noise_key, dropout_key = jax.random.split(key)
@@ -158,7 +160,7 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
     return state._replace(value=value, critics=critics, critics_target=target, told=metrics)
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of the behavior and, when it is due, of the critics."""
     state = learning.every(
         state.step, config.critic_every, lambda now: update_critics(now, batch, config), state
@@ -174,21 +176,15 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     return new, {"bc_loss": loss, **state.told}
 
 
-def advantage(
-    state: State, observations: Float[Array, "b s"], actions: Float[Array, "b a"]
-) -> Float[Array, " b"]:
+def advantage(state: State, observations: Observations, actions: Actions) -> Float[Array, " b"]:
     """A(s, a) = min_i Q_φi′(s, a) − V_ψ(s)."""
     q = state.critics_target(observations, actions).min(0)
     return q - state.value.params(observations)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """A sample of the EMA or the online behavior; of N candidates, the advantage selects one."""
     policy = state.policy.params if acting.policy == "online" else state.policy_target
     return learning.best_of_n(

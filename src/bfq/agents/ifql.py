@@ -16,16 +16,28 @@ Deviation: logged actions are not clipped to ±(1 − 1e-5).
 from typing import NamedTuple
 
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters, iql
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Loss,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    fql,
+    iql,
+)
 from bfq.agents.fql import State
 from bfq.flow.forward import drawn_errors
 from bfq.nets.critic import Critics, Value
 from bfq.nets.flow_nets import FlowNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of IFQL."""
 
@@ -52,7 +64,7 @@ class Networks(NamedTuple):
     flow: FlowNet  # θ
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, value_key, flow_key = jax.random.split(key, 3)
     sizes = (config.critic, config.critic_width, config.critic_depth)
@@ -62,9 +74,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     return fql.joint_state(Networks(critics, value, flow))
 
 
-def total_loss(
-    networks: Networks, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_V + L_Q + L_flow, three losses that share no parameter."""
     before = state.networks.params.value
     fitted, _ = iql.expectile_value_loss(
@@ -75,18 +85,14 @@ def total_loss(
     return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **metrics}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; the target follows the critics before it."""
     return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
     networks = state.networks.params
     return fql.act_by_euler(

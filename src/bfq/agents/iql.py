@@ -23,16 +23,19 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     fields,
-    hyperparameters,
     learning,
     online_network,
 )
@@ -44,7 +47,7 @@ from bfq.nets.policies import Gaussian
 LARGEST_WEIGHT = 100.0
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of IQL."""
 
@@ -83,7 +86,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to its original."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     mean = POLICY_KINDS[config.policy](policy_key, *spec, config.width, config.depth)
@@ -110,7 +113,7 @@ def expectile_value_loss(
     targets: Callable[[Array, Array], Array],
     batch: Batch,
     expectile: Number,
-) -> tuple[Float[Array, ""], Metrics]:
+) -> Loss:
     """L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s)."""
     q = jax.lax.stop_gradient(targets(batch.observations, batch.actions).min(0))
     v = value(batch.observations)
@@ -123,7 +126,7 @@ def value_backup_loss(
     value: Callable[[Array], Array],
     batch: Batch,
     discount: Number,
-) -> tuple[Float[Array, ""], Metrics]:
+) -> Loss:
     """L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
     next_values = value(batch.next_observations)[None]
     target = learning.td_target(batch.rewards, batch.masks, next_values, discount, "min")
@@ -138,13 +141,8 @@ def advantage_weights(advantage: Float[Array, " b"], temperature: Number) -> Flo
 
 
 def policy_loss(
-    policy: Gaussian,
-    critics: Critics,
-    value: Value,
-    batch: Batch,
-    key: PRNGKeyArray,
-    config: Config,
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: Gaussian, critics: Critics, value: Value, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L_π(θ) = −E min(exp(β (min_i Q_i(s, a) − V(s))), 100) log π_θ(a | s)."""
     q = critics(batch.observations, batch.actions).min(0)
     advantage = q - value(batch.observations)
@@ -154,7 +152,7 @@ def policy_loss(
     return -(weights * log_prob).mean(), metrics
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of value, policy, critics and target, in that order or all at once."""
     constant = learning_rate(config.learning_rate, "constant", state.step, config.steps)
     falling = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
@@ -169,9 +167,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
         state.policy, lambda theta: policy_loss(theta, judge, current, batch, key, config), falling
     )
     critics, _, q_metrics = descend(
-        state.critics,
-        lambda phi: value_backup_loss(phi, current, batch, config.discount),
-        constant,
+        state.critics, lambda phi: value_backup_loss(phi, current, batch, config.discount), constant
     )
     followed = state.critics.params if config.joint else critics.params
     target = polyak(state.critics_target, followed, config.critic_target_rate)
@@ -180,12 +176,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """a = clip(μ_θ(s), ±1)."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 

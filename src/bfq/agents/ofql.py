@@ -29,17 +29,20 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     actor_critic,
     fields,
-    hyperparameters,
     learning,
 )
 from bfq.agents.actor_critic import State
@@ -49,7 +52,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.velocity import ARCHITECTURES, VelocityNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of OFQL."""
 
@@ -96,7 +99,7 @@ class Config:
         fields.check_even_width(self)
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     make = ARCHITECTURES[config.architecture]
@@ -105,19 +108,14 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: VelocityNet,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    temperature: float = 1.0,
-) -> Float[Array, "b a"]:
+    policy: VelocityNet, observations: Observations, key: Key, temperature: float = 1.0
+) -> Actions:
     """a = clip(ε − u_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return jnp.clip(one_step(policy, noise, observations), -1.0, 1.0)
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
     return actor_critic.fit_critics(
         critics, batch, actor_critic.backup_target(state, batch, key, config, sample)
@@ -125,8 +123,8 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: VelocityNet, critics: Critics, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: VelocityNet, critics: Critics, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L(θ) = L_FBC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     bc_loss = meanflow_loss(
@@ -143,21 +141,17 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
     return actor_critic.update_networks(state, batch, key, config, critic_loss, policy_loss)
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """One network call per action; of N candidates, the target critics select one."""
 
-    def at_temperature(policy: VelocityNet, s: Array, k: PRNGKeyArray) -> Array:
+    def at_temperature(policy: VelocityNet, s: Array, k: Key) -> Array:
         return sample(policy, s, k, acting.temperature)
 
     return actor_critic.select(state, observations, key, config, acting, at_temperature)

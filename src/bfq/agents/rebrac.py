@@ -22,14 +22,16 @@ that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
     fields,
-    hyperparameters,
     learning,
     online_network,
     td3_bc,
@@ -41,7 +43,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.policies import Deterministic
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of ReBRAC."""
 
@@ -71,7 +73,7 @@ class Config:
     critic_depth: fields.Depth = 3  # hidden layers of a critic
 
 
-def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array, " b"]:
+def target_penalty(following: Actions, batch: Batch) -> Float[Array, " b"]:
     """‖ã − a′‖², summed over dimensions; 0 where the log ends before a′."""
     if batch.next_actions is None or batch.next_known is None:
         raise BadInput(
@@ -80,9 +82,7 @@ def target_penalty(following: Float[Array, "b a"], batch: Batch) -> Float[Array,
     return batch.next_known * jnp.square(following - batch.next_actions).sum(-1)
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ (min_j Q_φj′(s′, ã) − α₂ ‖ã − a′‖²))²."""
     following = td3_bc.smoothed_target(state, batch, key, config)
     penalty = target_penalty(following, batch)
@@ -95,9 +95,7 @@ def critic_loss(
     return loss, {"q": q.mean(), "target_penalty": penalty.mean()}
 
 
-def policy_loss(
-    policy: Deterministic, critics: Critics, batch: Batch, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(policy: Deterministic, critics: Critics, batch: Batch, config: Config) -> Loss:
     """L(θ) = α₁ E ‖π_θ(s) − a‖² − E Q / sg E|Q|, Q = min_i Q_φi(s, π_θ(s))."""
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
@@ -111,7 +109,7 @@ def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
     return descend(policy, lambda theta: (jnp.zeros(()), None), rate)[0]
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     base = learning.or_default(config.critic_learning_rate, config.learning_rate)

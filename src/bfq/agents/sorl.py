@@ -34,9 +34,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
-from bfq.agents import Acting, Agent, Batch, Metrics, Spec, fields, fql, hyperparameters, learning
+from bfq.agents import (
+    Acting,
+    Actions,
+    Agent,
+    Batch,
+    Key,
+    Loss,
+    Metrics,
+    Observations,
+    Spec,
+    fields,
+    fql,
+    learning,
+)
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.shortcut import jump, levels, shortcut_losses
@@ -44,7 +57,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.flow_nets import FlowNet
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of SORL."""
 
@@ -89,7 +102,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them; M is one more input of the critics."""
     critic_key, policy_key = jax.random.split(key)
     sizes = (config.critic, config.critic_width, config.critic_depth)
@@ -112,20 +125,16 @@ def with_steps(
 
 
 def sample(
-    policy: FlowNet,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    count: int,
-    temperature: float = 1.0,
-) -> Float[Array, "b a"]:
+    policy: FlowNet, observations: Observations, key: Key, count: int, temperature: float = 1.0
+) -> Actions:
     """a = clip(M steps from temperature · N(0, I), −1, 1)."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return jnp.clip(jump(policy, noise, observations, count), -1.0, 1.0)
 
 
 def sample_drawn(
-    policy: FlowNet, observations: Float[Array, "b s"], key: PRNGKeyArray, k: Step, config: Config
-) -> Float[Array, "b a"]:
+    policy: FlowNet, observations: Observations, key: Key, k: Step, config: Config
+) -> Actions:
     """`sample` with M = 2^k; all members of a population share k, so only M steps are computed."""
     branches = [partial(sample, count=2**index) for index in range(levels(config.flow_steps) + 1)]
     return jax.lax.switch(k, branches, policy, observations, key)
@@ -138,8 +147,8 @@ def drawn_indices(step: Step, config: Config) -> Int[Array, "2"]:
 
 
 def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, k: Step, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    critics: Critics, state: State, batch: Batch, key: Key, k: Step, config: Config
+) -> Loss:
     """L_Q = mean_i E (Q_φi(s, a, M) − r − γ Q̄_φ′(s′, a′, M))², a′ by M steps of the policy itself."""
     m = jnp.exp2(k.astype(jnp.float32))
     return fql.td_loss(
@@ -154,8 +163,8 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: FlowNet, state: State, batch: Batch, key: PRNGKeyArray, k: Step, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: FlowNet, state: State, batch: Batch, key: Key, k: Step, config: Config
+) -> Loss:
     """L_π = 10 L_flow + 10 L_cons − c E Q̄_φ(s, a^π, M) / sg E|Q̄_φ|, with φ and θ′ before the update."""
     flow_key, action_key = jax.random.split(key)
     bc_loss, consistency = shortcut_losses(
@@ -176,7 +185,7 @@ def policy_loss(
     return loss, metrics
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """Two steps of the one Adam, for the critics and then for the policy, then the targets."""
     critic_key, policy_key = jax.random.split(key)
     k_critic, k_policy = drawn_indices(state.step, config)
@@ -203,12 +212,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """M steps per action; of N candidates, the online critics at this M select one."""
     count = acting.sampling_steps or config.flow_steps
     if count > config.flow_steps or count.bit_count() != 1:

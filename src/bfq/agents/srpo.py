@@ -28,16 +28,19 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     fields,
-    hyperparameters,
     iql,
     learning,
     online_network,
@@ -53,7 +56,7 @@ from bfq.nets.resnet import NoiseResNet
 METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_policy")
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of SRPO."""
 
@@ -115,7 +118,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
+def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
     behavior = NoiseResNet(behavior_key, *spec, config.width, config.behavior_depth, "srpo")
@@ -136,8 +139,8 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
 
 
 def diffused(
-    actions: Float[Array, "b a"], key: PRNGKeyArray, least: float, most: float
-) -> tuple[Float[Array, "b a"], Float[Array, "b a"], Float[Array, " b"], Float[Array, " b"]]:
+    actions: Actions, key: Key, least: float, most: float
+) -> tuple[Actions, Actions, Float[Array, " b"], Float[Array, " b"]]:
     """a_t = α_t a + σ_t ε with t ~ U(least, most): a_t, ε, t and σ_t."""
     time_key, noise_key = jax.random.split(key)
     t = jax.random.uniform(time_key, actions.shape[:1], minval=least, maxval=most)
@@ -146,7 +149,7 @@ def diffused(
     return alpha[:, None] * actions + sigma[:, None] * noise, noise, t, sigma
 
 
-def behavior_loss(behavior: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> Float[Array, ""]:
+def behavior_loss(behavior: NoiseResNet, batch: Batch, key: Key) -> Float[Array, ""]:
     """E ‖ε_θ(a_t, t; s) − ε‖², with dropout."""
     diffusion_key, dropout_key = jax.random.split(key)
     noisy, noise, t, _ = diffused(batch.actions, diffusion_key, 1e-3, 1.0)
@@ -155,11 +158,8 @@ def behavior_loss(behavior: NoiseResNet, batch: Batch, key: PRNGKeyArray) -> Flo
 
 
 def q_gradient(
-    critics: Critics,
-    observations: Float[Array, "b s"],
-    actions: Float[Array, "b a"],
-    normalize: bool,
-) -> tuple[Float[Array, "b a"], Float[Array, ""]]:
+    critics: Critics, observations: Observations, actions: Actions, normalize: bool
+) -> tuple[Actions, Float[Array, ""]]:
     """g = ∇_a ½ (Q_1 + Q_2)(s, a), with `normalize` over its root mean square in each row; and the mean Q."""
 
     def total(a: Array) -> tuple[Array, Array]:
@@ -172,8 +172,8 @@ def q_gradient(
 
 
 def policy_loss(
-    policy: Deterministic, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+    policy: Deterministic, state: State, batch: Batch, key: Key, config: Config
+) -> Loss:
     """E [σ_t² ⟨sg ε_θ, a⟩ − β ⟨sg g, a⟩], without dropout in ε_θ: its gradient in a is σ_t² ε_θ − β g."""
     actions = policy(batch.observations)
     fixed_actions = jax.lax.stop_gradient(actions)
@@ -188,7 +188,7 @@ def policy_loss(
     return loss, {"q_policy": q}
 
 
-def behavior_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+def behavior_phase(state: State, batch: Batch, key: Key, config: Config) -> State:
     """One step of θ; the random frequencies of the time embedding stay fixed."""
     behavior, loss, _ = descend(
         state.behavior,
@@ -197,16 +197,14 @@ def behavior_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config
         weight_decay=config.weight_decay,
     )
     fixed = eqx.tree_at(
-        lambda net: net.embed.frequencies,
-        behavior.params,
-        state.behavior.params.embed.frequencies,
+        lambda net: net.embed.frequencies, behavior.params, state.behavior.params.embed.frequencies
     )
     return state._replace(
         behavior=behavior._replace(params=fixed), told={**state.told, "bc_loss": loss}
     )
 
 
-def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+def critic_phase(state: State, batch: Batch, key: Key, config: Config) -> State:
     """One step of ψ and one of φ, both with the networks before them; then φ′ follows."""
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
 
@@ -225,7 +223,7 @@ def critic_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) 
     return state._replace(value=value, critics=critics, critics_target=target, told=metrics)
 
 
-def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> State:
+def policy_phase(state: State, batch: Batch, key: Key, config: Config) -> State:
     """One step of π; its rate falls over this phase only."""
     batch = jax.tree.map(lambda rows: rows[: config.policy_batch_size], batch)
     begin = phase_ends(config)[1]
@@ -241,7 +239,7 @@ def policy_phase(state: State, batch: Batch, key: PRNGKeyArray, config: Config) 
 PHASES = (behavior_phase, critic_phase, policy_phase)
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of the current phase; the other two cost nothing."""
     number = (state.step >= jnp.array(phase_ends(config))).sum()
     branches = [partial(phase, batch=batch, key=key, config=config) for phase in PHASES]
@@ -250,12 +248,8 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
 
 
 def act(
-    state: State,
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    config: Config,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    state: State, observations: Observations, key: Key, config: Config, acting: Acting
+) -> Actions:
     """π(s), without randomness."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 

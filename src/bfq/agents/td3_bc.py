@@ -20,16 +20,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
+    Actions,
     Agent,
     Batch,
+    Key,
+    Loss,
     Metrics,
+    Observations,
     Spec,
     fields,
-    hyperparameters,
     learning,
     online_network,
 )
@@ -38,7 +41,7 @@ from bfq.nets.critic import Critics
 from bfq.nets.policies import KINDS, Deterministic
 
 
-@hyperparameters
+@fields.hyperparameters
 class Config:
     """Hyperparameters of TD3-BC."""
 
@@ -76,7 +79,7 @@ class State(NamedTuple):
     step: Step
 
 
-def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
+def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
     policy = Deterministic(KINDS[config.policy](policy_key, *spec, config.width, config.depth))
@@ -88,18 +91,14 @@ def init(key: PRNGKeyArray, spec: Spec, config: Any) -> State:
     )
 
 
-def smoothed_target(
-    state: State, batch: Batch, key: PRNGKeyArray, config: Any
-) -> Float[Array, "b a"]:
+def smoothed_target(state: State, batch: Batch, key: Key, config: Any) -> Actions:
     """ã = clip(π_θ′(s′) + clip(target_noise · N(0, I), ±target_noise_bound), ±1)."""
     return state.policy_target.smoothed(
         batch.next_observations, key, config.target_noise, config.target_noise_bound
     )
 
 
-def critic_loss(
-    critics: Critics, state: State, batch: Batch, key: PRNGKeyArray, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, ã))²."""
     following = smoothed_target(state, batch, key, config)
     next_values = state.critics_target(batch.next_observations, following)
@@ -108,9 +107,7 @@ def critic_loss(
     return learning.critic_loss(q, target), {"q": q.mean()}
 
 
-def policy_loss(
-    policy: Deterministic, critics: Critics, batch: Batch, config: Config
-) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(policy: Deterministic, critics: Critics, batch: Batch, config: Config) -> Loss:
     """L(θ) = E ‖π_θ(s) − a‖² / d − α E Q_φ1(s, π_θ(s)) / sg E|Q_φ1(s, π_θ(s))|."""
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
@@ -134,7 +131,7 @@ def update_policy(state: State, batch: Batch, rate: Float[Array, ""], config: Co
     )
 
 
-def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tuple[State, Metrics]:
+def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
@@ -150,9 +147,7 @@ def update(state: State, batch: Batch, key: PRNGKeyArray, config: Config) -> tup
     return new._replace(step=count), {"critic_loss": q_loss, **q_metrics, **new.told}
 
 
-def act(
-    state: State, observations: Float[Array, "b s"], key: PRNGKeyArray, config: Any, acting: Acting
-) -> Float[Array, "b a"]:
+def act(state: State, observations: Observations, key: Key, config: Any, acting: Acting) -> Actions:
     """a = π_θ(s), of the online policy."""
     return jnp.clip(state.policy.params(observations), -1.0, 1.0)
 
