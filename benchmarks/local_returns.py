@@ -21,10 +21,9 @@ import numpy as np
 from bfq.data.dataset import Dataset
 from bfq.files import write_json
 from bfq.run import versions
-from bfq.tasks import reroll
-from bfq.tasks.harness import Recipe, make
-from bfq.tasks.locomotion import NAMES
-from bfq.tasks.recipes import recipe_for
+from bfq.tasks.catalog import GENERATED
+from bfq.tasks.locomotion import reroll_recipe
+from bfq.tasks.recipes import DataRecipe, generate_dataset, recipe_for
 
 
 def whole_returns(dataset: Dataset, ends: set[int]) -> Any:
@@ -38,10 +37,15 @@ def whole_returns(dataset: Dataset, ends: set[int]) -> Any:
     return dataset.episode_returns[~np.array(cut)]
 
 
-def made(recipe: Recipe) -> dict[str, Any]:
+def local_names() -> list[str]:
+    """The locomotion datasets that bfq generates."""
+    return [name for name, recipe in GENERATED.items() if recipe.endswith(":locomotion_recipe")]
+
+
+def made(recipe: DataRecipe) -> dict[str, Any]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        dataset = make(recipe, Path(folder) / "set")
+        dataset = generate_dataset(recipe, Path(folder) / "set")
         ends = set((np.cumsum([part.size for part in recipe.parts]) - 1).tolist())
         returns = whole_returns(dataset, ends)
         row = {"name": recipe.name, "simulator": recipe.simulator, "transitions": len(dataset)}
@@ -58,7 +62,7 @@ def made(recipe: Recipe) -> dict[str, Any]:
 def rerolled(files: list[Path], episodes: int) -> Iterator[dict[str, Any]]:
     for path in files:
         for old_masses in (False, True):
-            recipe = reroll.recipe([path], size=1000 * episodes, old_masses=old_masses)
+            recipe = reroll_recipe([path], size=1000 * episodes, old_masses=old_masses)
             row = made(recipe)
             yield {**row, "policy": path.name, "old_masses": old_masses}
 
@@ -75,7 +79,7 @@ def main() -> None:
     if args.reroll:
         rows = list(rerolled(args.reroll, args.episodes))
     else:
-        rows = [made(recipe_for(name, args.size)) for name in NAMES]
+        rows = [made(recipe_for(name, args.size)) for name in local_names()]
     told = {"rows": rows, "versions": versions(), "command": shlex.join(["python", *sys.argv])}
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)

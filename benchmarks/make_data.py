@@ -24,9 +24,8 @@ from bfq.envs.robots import GYMNASIUM, MAX_STEPS
 from bfq.envs.worker_pool import cores
 from bfq.files import write_json
 from bfq.run import versions
-from bfq.tasks.harness import make
-from bfq.tasks.locomotion import Episodes
-from bfq.tasks.recipes import recipe_for
+from bfq.tasks.locomotion import LocomotionBlock
+from bfq.tasks.recipes import generate_dataset, recipe_for
 
 RAW = """
 import sys, time, numpy as np
@@ -46,7 +45,7 @@ print(count / (seconds - max(end - time.monotonic(), 0.0)))
 """
 
 
-def raw_speed(block: Episodes, seconds: float = 5.0) -> float:
+def raw_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
     """MuJoCo's own steps a second on all cores, along the very episodes of a block."""
     log = block(0, 0)
     if len(log) != block.episodes * MAX_STEPS:
@@ -73,7 +72,7 @@ print(count / seconds)
 """
 
 
-def gymnasium_speed(block: Episodes, seconds: float = 5.0) -> float:
+def gymnasium_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
     """Steps a second of Gymnasium's own loop on all cores, a robot standing still: the least it can take."""
     return on_all_cores([sys.executable, "-c", GYM, GYMNASIUM[block.robot], str(seconds)])
 
@@ -103,7 +102,7 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         before, began = busy_seconds(), time.monotonic()
-        dataset = make(recipe, Path(folder) / "set")
+        dataset = generate_dataset(recipe, Path(folder) / "set")
         wall = time.monotonic() - began
         row |= {"seconds": wall, "rows_per_second": args.size / wall, "sha256": dataset.sha256}
         row["cores_busy"] = (busy_seconds() - before) / wall / cores()
@@ -114,7 +113,7 @@ def main() -> None:
         row["load_and_read_seconds"] = time.monotonic() - began
         assert total == total
     block = recipe.parts[0].block
-    if isinstance(block, Episodes):
+    if isinstance(block, LocomotionBlock):
         row["simulator_rows_per_second"] = raw_speed(block)
         row["share_of_simulator"] = row["rows_per_second"] / row["simulator_rows_per_second"]
         row["gymnasium_rows_per_second"] = gymnasium_speed(block)

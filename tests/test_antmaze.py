@@ -26,12 +26,9 @@ from bfq.envs.antmaze import (  # noqa: E402
 from bfq.envs.make import make_environment  # noqa: E402
 from bfq.envs.robots import robot_file  # noqa: E402
 from bfq.errors import BadInput  # noqa: E402
-from bfq.tasks import antmaze as making  # noqa: E402 - after the graphics are chosen
-from bfq.tasks import navigate  # noqa: E402
-from bfq.tasks.antmaze import AntMazeBlock  # noqa: E402
-from bfq.tasks.navigate import NavigateBlock  # noqa: E402
+from bfq.tasks.mazes import KINDS, AntMazeBlock, antmaze_guide, walk_towards  # noqa: E402
+from bfq.tasks.ogbench import NavigateBlock, navigate_guide  # noqa: E402
 from bfq.tasks.recipes import recipe_for  # noqa: E402
-from bfq.tasks.waypoints import walk_towards  # noqa: E402
 
 STORED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"
 FILES = sorted(STORED.glob("antmaze-*.hdf5"))
@@ -270,13 +267,12 @@ def test_rewards_and_masks_are_of_arrival_at_the_test_goal_and_end_nothing(short
     assert 0 < near.sum() < len(log)
     assert (log.rewards == near).all()
     assert (log.masks == ~near).all()
-    assert not log.terminals.any()
-    assert np.flatnonzero(log.timeouts).tolist() == [249, 499, 749, 999]
+    assert np.flatnonzero(log.episode_ends).tolist() == [249, 499, 749, 999]
 
 
 def test_rows_follow_one_another_and_carry_the_state_before_the_action(short_walks):
     log = short_walks
-    inside = ~log.timeouts[:-1]
+    inside = ~log.episode_ends[:-1]
     assert (log.next_observations[:-1][inside] == log.observations[1:][inside]).all()
     states = np.concatenate([log.infos["qpos"], log.infos["qvel"]], axis=1)
     assert (states.astype(np.float32) == log.observations).all()
@@ -318,7 +314,7 @@ def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
     maze = MAZES["large"]
     chosen = {(1, 6), (3, 5), (3, 10), (5, 2), (7, 4), (7, 6), (7, 9)}
     cells = {}
-    for kind in making.KINDS:
+    for kind in KINDS:
         log = AntMazeBlock("large", kind, episodes=60, steps=1)(0, 0)
         starts, goals = log.observations[:, :2], log.infos["goal"]
         cells[kind] = [
@@ -339,7 +335,7 @@ def test_no_waypoint_lies_behind_a_wall(size, recipe):
     # D4RL's starts, waypoints and goals all lie up and right of a cell's center, where its planner is right.
     lowest = 0.0 if recipe == "d4rl" else -1.99
     guide = (
-        making._guide(maze, rng) if recipe == "d4rl" else navigate._guide(maze, "antmaze", 0.5, rng)
+        antmaze_guide(maze, rng) if recipe == "d4rl" else navigate_guide(maze, "antmaze", 0.5, rng)
     )
     places, goals = centers(maze.free[rng.integers(len(maze.free), size=(2, 500))])
     places = places + rng.uniform(lowest, 1.99, (500, 2))
@@ -352,7 +348,7 @@ def test_no_waypoint_lies_behind_a_wall(size, recipe):
 def test_an_ant_turns_where_d4rls_planner_turned():
     maze, rng = MAZES["medium"], np.random.default_rng(0)
     goal = np.array([[16.5, 20.5]])  # of cell (6, 5), reached from (5, 6) through (6, 6)
-    guide = making._guide(maze, rng)
+    guide = antmaze_guide(maze, rng)
     for y, cell in ((18.5, (6, 6)), (19.9, (6, 6)), (20.1, (6, 5))):
         (way,) = guide.waypoints(np.array([[20.5, y]]), goal)
         offset = way - centers(cell)
@@ -394,7 +390,7 @@ def test_a_point_that_reaches_its_goal_is_given_another():
     goals = log.infos["goal"]
     reached = (np.linalg.norm(log.next_observations - goals, axis=1) <= 1.0)[:-1]
     changed = (goals[1:] != goals[:-1]).any(1)
-    inside = ~log.timeouts[:-1]
+    inside = ~log.episode_ends[:-1]
     assert reached[inside].sum() > 4
     assert (changed[inside] == reached[inside]).all()
     rooms = set(map(tuple, maze.rooms.tolist()))
@@ -411,7 +407,6 @@ def test_rewards_are_of_the_state_before_the_step():
     assert 0 < there.sum() < len(log)
     assert (log.rewards == there - 1.0).all()
     assert (log.masks == 1.0 - there).all()
-    assert not log.terminals.any()
 
 
 @pytest.mark.parametrize("world", ["antmaze-large", "pointmaze-large"])
@@ -428,5 +423,5 @@ def test_the_steps_are_those_of_ogbenchs_own_world(world):
 
 def test_episodes_are_as_long_as_published():
     pytest.importorskip("ogbench")
-    assert np.flatnonzero(NavigateBlock("pointmaze-large", 1)(0, 0).timeouts).tolist() == [999]
-    assert np.flatnonzero(NavigateBlock("pointmaze-giant", 1)(0, 0).timeouts).tolist() == [1999]
+    assert np.flatnonzero(NavigateBlock("pointmaze-large", 1)(0, 0).episode_ends).tolist() == [999]
+    assert np.flatnonzero(NavigateBlock("pointmaze-giant", 1)(0, 0).episode_ends).tolist() == [1999]

@@ -21,7 +21,7 @@ from tools.behavior.workers import Workers, episode_returns
 
 from bfq.agents import Batch, Spec, learning
 from bfq.errors import BadInput
-from bfq.tasks.weights import Weights, load, save
+from bfq.tasks.weights import GaussianPolicy, load_policy, save_policy
 
 SHIPPED = sorted(Path(str(files("bfq.tasks") / "policies")).glob("*.npz"))
 SMALL = sac.Config(batch_size=8, width=16, depth=1)
@@ -55,7 +55,7 @@ def tiny_batch(rows: int = 5) -> Batch:
     return Batch(*map(jnp.asarray, (s, a, rng.normal(size=rows).astype(np.float32), n, masks)))
 
 
-def tiny_weights(**changes: Any) -> Weights:
+def tiny_weights(**changes: Any) -> GaussianPolicy:
     rng = np.random.default_rng(3)
     one = sac.layers(tiny_state().policy.params)
     stacked = {
@@ -72,7 +72,7 @@ def tiny_weights(**changes: Any) -> Weights:
         "recipe": "",
         "snapshots": snapshots,
     }
-    return Weights(stacked, {**meta, **changes})
+    return GaussianPolicy(stacked, {**meta, **changes})
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.7, -1.0), (-1.2, 0.3)])
@@ -260,7 +260,7 @@ def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
 
 def fake_pack(levels: list[float]) -> Pack:
     facts = [{"env_steps": 10 * k * k, "training_return": level} for k, level in enumerate(levels)]
-    return Pack(Weights({}, {"snapshots": facts}), [list(range(len(levels)))])
+    return Pack(GaussianPolicy({}, {"snapshots": facts}), [list(range(len(levels)))])
 
 
 def test_medium_is_about_what_is_wanted_and_replay_leads_there() -> None:
@@ -274,8 +274,8 @@ def test_medium_is_about_what_is_wanted_and_replay_leads_there() -> None:
 
 def test_weight_files_come_back(tmp_path: Path) -> None:
     pack = tiny_weights()
-    save(tmp_path / "pack.npz", pack)
-    back = load(tmp_path / "pack.npz")
+    save_policy(tmp_path / "pack.npz", pack)
+    back = load_policy(tmp_path / "pack.npz")
     assert back.meta == pack.meta
     for name, array in pack.arrays.items():
         np.testing.assert_array_equal(back.arrays[name], array)
@@ -295,16 +295,16 @@ def test_packs_of_two_robots_are_not_mixed() -> None:
 
 def test_what_is_no_weight_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("not a zip")
-    with pytest.raises(BadInput, match="no weight file"):
-        load(tmp_path / "a.npz")
-    save(tmp_path / "b.npz", tiny_weights(squash="sine"))
+    with pytest.raises(BadInput, match="not a weight file"):
+        load_policy(tmp_path / "a.npz")
+    save_policy(tmp_path / "b.npz", tiny_weights(squash="sine"))
     with pytest.raises(BadInput, match="squash"):
-        load(tmp_path / "b.npz")
+        load_policy(tmp_path / "b.npz")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
 def test_shipped_policies_act_within_bounds(path: Path) -> None:
-    policy = load(path)
+    policy = load_policy(path)
     robot = get_robot(policy.meta["robot"])
     rng = np.random.default_rng(0)
     actions = policy.act(rng.normal(size=(64, robot.observation_dim)).astype(np.float32), rng)
@@ -319,7 +319,7 @@ def test_shipped_policies_act_within_bounds(path: Path) -> None:
 
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])
 def test_shipped_levels_are_in_order(robot: str) -> None:
-    metas = [load(path).meta for path in SHIPPED if path.stem.startswith(robot)]
+    metas = [load_policy(path).meta for path in SHIPPED if path.stem.startswith(robot)]
     facts = [meta for meta in metas if meta["robot"] == robot]
     mean = {
         level: np.mean([f["return_mean"] for f in facts if f["level"] == level])

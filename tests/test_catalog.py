@@ -7,8 +7,7 @@ from bfq.data.transforms import REWARDS
 from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
 from bfq.settings import command, compose
-from bfq.tasks.catalog import DEFAULT_TASK, PAPER, TASKS, get_task
-from bfq.tasks.recipes import COOKS
+from bfq.tasks.catalog import DEFAULT_TASK, GENERATED, PAPER, TASKS, get_task
 from bfq.tasks.sources import availability, load_dataset
 
 REFERENCES = {  # D4RL's: return scored 0, return scored 100
@@ -109,13 +108,13 @@ def test_presets_follow_a_task_to_its_twins():
 
 
 def test_local_tasks_do_not_pass_for_the_published_ones():
-    for name in COOKS:
+    for name in GENERATED:
         assert name.startswith("local/")
-        assert "made here" in TASKS[name].data
+        assert "generated locally" in TASKS[name].data
 
 
 def test_the_default_can_be_made_here():
-    assert DEFAULT_TASK in COOKS
+    assert DEFAULT_TASK in GENERATED
     assert get_task(DEFAULT_TASK).simulator == "HalfCheetah-v4"
 
 

@@ -16,7 +16,7 @@ from bfq.cli.main import VERBS, main
 from bfq.data.readers.tables import READERS
 from bfq.options import OPTIONS, PROTOCOL
 from bfq.tasks.catalog import TASKS
-from bfq.tasks.pendulum import make_pendulum
+from bfq.tasks.pendulum import generate_pendulum
 
 TINY = ["--set", "width=8", "--set", "critic_width=8", "--set", "depth=1", "--set", "critic_depth=1",
         "--set", "batch_size=16"]  # fmt: skip
@@ -44,7 +44,7 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def log(tmp_path):
     path = tmp_path / "mine.npz"
-    data = make_pendulum(episodes=2)
+    data = generate_pendulum(episodes=2)
     columns = {
         name: column
         for name, column in data.columns.items()
@@ -200,7 +200,7 @@ def test_tasks_are_found_by_a_word_and_one_is_told_in_full(capsys, monkeypatch):
 def test_tasks_whose_data_is_here(capsys):
     assert main(["tasks", "--here", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {card["data_here"] for card in found} <= {"yes", "made on the spot"}
+    assert {card["data_here"] for card in found} <= {"yes", "generated in seconds"}
     assert {"pendulum-mixed", "checkerboard"} <= {card["name"] for card in found}
     assert main(["tasks", "humanoid", "--here"]) == 0
     assert "None of these" in capsys.readouterr().out

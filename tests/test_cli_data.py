@@ -10,8 +10,8 @@ import pytest
 from bfq.cli.main import main
 from bfq.data.readers import d4rl
 from bfq.errors import BadInput
-from bfq.tasks.locomotion import shipped
-from bfq.tasks.sources import kept, load_dataset
+from bfq.tasks.locomotion import policy_file
+from bfq.tasks.sources import load_dataset, stored_datasets
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -75,7 +75,7 @@ def test_a_log_of_ones_own_goes_in_and_trains(tmp_path, capsys):
         95,
         5,
     )  # the last row of a run has no successor
-    assert "mine" in kept()
+    assert "mine" in stored_datasets()
     assert "mine" in _out(capsys, "tasks", "--json")
     train = [
         "train",
@@ -159,7 +159,7 @@ def test_inspect_shows_numbers_and_writes_a_page(tmp_path, capsys):
 
 
 def test_reroll_rolls_out_weight_files(tmp_path, capsys):
-    (tmp_path / "hopper-mine.npz").write_bytes(shipped("hopper-medium").read_bytes())
+    (tmp_path / "hopper-mine.npz").write_bytes(policy_file("hopper-medium").read_bytes())
     facts = told(capsys, "data", "reroll", "hopper-mine.npz", "--size", "150")
     assert facts["name"] == "rerolled/hopper-mine"
     assert facts["transitions"] == 150
@@ -169,7 +169,7 @@ def test_reroll_rolls_out_weight_files(tmp_path, capsys):
 
 
 def test_what_is_like_data_that_is_not_here_is_named(tmp_path, capsys):
-    (tmp_path / "hopper-medium.npz").write_bytes(shipped("hopper-medium").read_bytes())
+    (tmp_path / "hopper-medium.npz").write_bytes(policy_file("hopper-medium").read_bytes())
     with pytest.raises(
         BadInput, match="not the same data: local/hopper-medium, which `bfq data make local/"
     ):
@@ -183,7 +183,7 @@ def test_what_is_like_data_that_is_not_here_is_named(tmp_path, capsys):
 
 def test_old_masses_are_hinted_at_where_they_matter(tmp_path, capsys):
     for name in ("hopper-medium", "hopper-mine"):
-        (tmp_path / f"{name}.npz").write_bytes(shipped("hopper-medium").read_bytes())
+        (tmp_path / f"{name}.npz").write_bytes(policy_file("hopper-medium").read_bytes())
     hinted = "hint: D4RL's Hopper was lighter"
     assert hinted in _out(capsys, "data", "reroll", "hopper-medium.npz", "--size", "100")
     assert hinted not in _out(
@@ -220,14 +220,14 @@ def test_a_log_cannot_pass_for_a_published_task_of_other_sizes(tmp_path, capsys)
     assert "published files" in capsys.readouterr().err
     assert main(["data", "import", "mine.npz", "--as", "local/hopper-medium"]) == 2
     assert "reserved" in capsys.readouterr().err
-    assert kept() == []
+    assert stored_datasets() == []
 
 
 BAD = {
     "data": "required",
     "data mak": "invalid choice",
     "data make local/hoper-medium": "did you mean",
-    "data make halfcheetah-medium-v2": "unknown dataset to make",
+    "data make halfcheetah-medium-v2": "unknown dataset to generate",
     "data make local/hopper-random --size 0": "at least 1",
     "data make local/hopper-random --seed -1": "--seed",
     "data make local/hopper-random --processes 0": "at least 1",
@@ -259,5 +259,5 @@ def test_bad_input_is_one_sentence_and_nothing_is_kept(words, tmp_path, capsys):
     assert BAD[words] in shown.err
     assert shown.err.startswith("bfq: ")
     assert shown.err.count("\n") == 1
-    assert kept() == []
+    assert stored_datasets() == []
     assert {path.name for path in tmp_path.iterdir()} <= {"log.txt", "home"}

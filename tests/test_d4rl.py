@@ -11,8 +11,7 @@ import bfq
 from bfq.data.readers import d4rl
 from bfq.data.readers.hdf5 import names_in, read_arrays
 from bfq.errors import BadInput
-from bfq.tasks import weights
-from bfq.tasks.stored_policy import stored_policy
+from bfq.tasks.weights import load_policy, read_stored_policy
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = SHARED / "d4rl_files"
@@ -499,8 +498,8 @@ SAC = ("ant", "halfcheetah", "hopper", "walker2d")
 @genuine
 @pytest.mark.parametrize("robot", SAC)
 def test_the_stored_policy_is_the_published_one(robot):
-    found = stored_policy(FILES / f"{robot}_medium-v2.hdf5")
-    published = weights.load(SHARED / "policies" / f"{robot}-medium.npz")
+    found = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5")
+    published = load_policy(SHARED / "policies" / f"{robot}-medium.npz")
     assert found.arrays.keys() == published.arrays.keys()
     for name, array in published.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
@@ -516,7 +515,9 @@ def test_the_stored_policy_is_the_published_one(robot):
 def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(robot):
     """log p(a) = Σ log N(artanh a; μ, σ) − Σ log(1 − a² + 10⁻⁶), where a = tanh u."""
     dataset = d4rl.read(FILES / f"{robot}_medium-v2.hdf5")
-    mean, log_std = stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(dataset.observations)
+    mean, log_std = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(
+        dataset.observations
+    )
     actions = dataset.actions.astype(np.float64)
     noise = (np.arctanh(actions) - mean) / np.exp(log_std)
     log_p = (
@@ -531,7 +532,7 @@ def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(r
 @pytest.mark.parametrize("hand", ["pen", "door"])
 def test_a_cloned_policy_gives_the_logged_actions_themselves(hand):
     dataset = d4rl.read(FILES / f"{hand}-cloned-v1.hdf5")
-    policy = stored_policy(FILES / f"{hand}-cloned-v1.hdf5")
+    policy = read_stored_policy(FILES / f"{hand}-cloned-v1.hdf5")
     np.testing.assert_allclose(policy.act(dataset.observations), dataset.actions, atol=1e-4)
     np.testing.assert_allclose(
         policy.act(dataset.observations, np.random.default_rng(0)), dataset.actions, atol=1e-4
@@ -544,7 +545,7 @@ def test_an_expert_of_adroit_has_the_logged_mean_and_deviation(hand):
     # The file holds the layer of the mean in place of that of log σ: taken at its word, σ would be wrong.
     path = FILES / f"{hand}-expert-v1.hdf5"
     dataset = d4rl.read(path)
-    mean, log_std = stored_policy(path).gaussian(dataset.observations)
+    mean, log_std = read_stored_policy(path).gaussian(dataset.observations)
     np.testing.assert_allclose(mean, dataset.infos["action_mean"], atol=1e-5)
     np.testing.assert_array_equal(log_std, dataset.infos["action_log_std"])
 
@@ -578,7 +579,7 @@ def network(widths=(3, 5, 5, 2), turned=True, output="tanh_gaussian", **changes)
 def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
     # Square layers do not tell: the others do, and where there are none, the layout of most files is taken.
     stored = network(widths, turned)
-    found = stored_policy(written(tmp_path / "log.hdf5", stored)).arrays
+    found = read_stored_policy(written(tmp_path / "log.hdf5", stored)).arrays
     for ours, theirs in (("hidden_0_w", "fc0"), ("hidden_1_w", "fc1"), ("mean_w", "last_fc"),
                          ("log_std_w", "last_fc_log_std")):  # fmt: skip
         weight = stored[f"metadata/policy/{theirs}/weight"].astype(np.float32)
@@ -588,9 +589,9 @@ def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"nonlinearity": np.bytes_("gelu")}, "activation is 'gelu'"),
+        ({"nonlinearity": np.bytes_("gelu")}, "nonlinearity is 'gelu'"),
         ({"nonlinearity": None}, "has no metadata/policy/nonlinearity"),
-        ({"output_distribution": np.bytes_("mixture")}, "output is 'mixture'"),
+        ({"output_distribution": np.bytes_("mixture")}, "output_distribution is 'mixture'"),
         ({"last_fc/bias": None}, "has no metadata/policy/last_fc/bias"),
         ({"last_fc_log_std/weight": None}, "has no metadata/policy/last_fc_log_std/weight"),
         ({"fc1/weight": np.zeros((7, 5))}, "do not fit together"),
@@ -601,7 +602,7 @@ def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
 )
 def test_a_policy_that_cannot_be_read_is_refused(tmp_path, changes, match):
     with pytest.raises(BadInput, match=match):
-        stored_policy(written(tmp_path / "log.hdf5", network(**changes)))
+        read_stored_policy(written(tmp_path / "log.hdf5", network(**changes)))
 
 
 def test_a_mean_stored_twice_without_a_logged_deviation_is_refused(tmp_path):
@@ -612,13 +613,13 @@ def test_a_mean_stored_twice_without_a_logged_deviation_is_refused(tmp_path):
     }
     varying = {"infos/action_log_std": np.arange(6.0).reshape(3, 2)}
     for more in ({}, varying, {"infos/action_log_std": np.zeros((3, 5))}):
-        with pytest.raises(BadInput, match="the mean again"):
-            stored_policy(written(tmp_path / "log.hdf5", {**stored, **more}))
+        with pytest.raises(BadInput, match="repeats the mean"):
+            read_stored_policy(written(tmp_path / "log.hdf5", {**stored, **more}))
     constant = {"infos/action_log_std": np.full((3, 2), -0.5)}
-    found = stored_policy(written(tmp_path / "log.hdf5", {**stored, **constant}))
+    found = read_stored_policy(written(tmp_path / "log.hdf5", {**stored, **constant}))
     assert found.arrays["log_std"].tolist() == [-0.5, -0.5]
 
 
 def test_a_file_without_a_policy_says_so(tmp_path):
     with pytest.raises(BadInput, match="stores no policy"):
-        stored_policy(written(tmp_path / "log.hdf5", columns()))
+        read_stored_policy(written(tmp_path / "log.hdf5", columns()))

@@ -9,8 +9,8 @@ from bfq.data.readers.tables import read_table
 from bfq.data.transforms import apply, fit
 from bfq.envs.batch import SerialEnvironments
 from bfq.errors import BadInput
-from bfq.tasks.catalog import PENDULUM
-from bfq.tasks.pendulum import BEST, make_pendulum, random_torque
+from bfq.tasks.catalog import PENDULUM, TASKS
+from bfq.tasks.pendulum import BEST, generate_pendulum, random_torque
 from bfq.tasks.sources import load_dataset
 
 
@@ -208,8 +208,8 @@ def test_reward_transforms():
 
 
 def test_pendulum_data_is_the_same_for_the_same_seed_and_mixed():
-    first, second = make_pendulum(episodes=20, seed=3), make_pendulum(episodes=20, seed=3)
-    assert first.sha256 == second.sha256 != make_pendulum(episodes=20, seed=4).sha256
+    first, second = generate_pendulum(episodes=20, seed=3), generate_pendulum(episodes=20, seed=3)
+    assert first.sha256 == second.sha256 != generate_pendulum(episodes=20, seed=4).sha256
     assert len(first) == 20 * 200
     assert first.masks.all()
     assert first.episode_ends.sum() == 20
@@ -225,8 +225,8 @@ def test_pendulum_data_is_the_same_for_the_same_seed_and_mixed():
 def test_pendulum_reference_is_what_its_controllers_reach():
     rng = np.random.default_rng(0)
     for controller, expected in (
-        (random_torque, PENDULUM.reference.low),
-        (BEST, PENDULUM.reference.high),
+        (random_torque, TASKS[PENDULUM].reference.low),
+        (BEST, TASKS[PENDULUM].reference.high),
     ):
         simulators = SerialEnvironments("Pendulum-v1", range(500_000, 500_100), 200)
         observations, total = simulators.reset(), np.zeros(100)

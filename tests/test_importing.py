@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bfq.data import store
+from bfq.data import published, store
 from bfq.data.dataset import from_arrays
 from bfq.data.readers import d4rl
 from bfq.data.store import dataset_folder
 from bfq.errors import BadInput
-from bfq.tasks import importing
-from bfq.tasks.importing import import_files
+from bfq.tasks.sources import import_files
 from bfq_paper.plan import sources
 
 
@@ -52,9 +51,9 @@ def test_another_file_than_the_published_one_is_told_wherever_its_name_is_used(
 def test_the_published_file_is_known_by_its_sha256(tmp_path, monkeypatch):
     path = hopper_file(tmp_path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    (remote,) = importing.remotes_for("hopper-medium-v2")
+    (remote,) = published.remotes_for("hopper-medium-v2")
     known = (dataclasses.replace(remote, sha256=sha256),)
-    monkeypatch.setattr(importing, "remotes_for", lambda task: known)
+    monkeypatch.setattr(published, "remotes_for", lambda task: known)
     kept = import_files([path], "hopper-medium-v2")
     assert not any("Not the file" in note for note in kept.notes)
     assert store.made(dataset_folder("hopper-medium-v2"))["published"] is True
@@ -62,9 +61,9 @@ def test_the_published_file_is_known_by_its_sha256(tmp_path, monkeypatch):
 
 
 def test_where_no_sha256_is_published_the_name_counts(tmp_path, monkeypatch):
-    (remote,) = importing.remotes_for("hopper-medium-v2")
+    (remote,) = published.remotes_for("hopper-medium-v2")
     unknown = (dataclasses.replace(remote, sha256=None),)
-    monkeypatch.setattr(importing, "remotes_for", lambda task: unknown)
+    monkeypatch.setattr(published, "remotes_for", lambda task: unknown)
     import_files([hopper_file(tmp_path)], "hopper-medium-v2")
     assert store.made(dataset_folder("hopper-medium-v2"))["published"] is None
     assert row_of_hopper(monkeypatch).kind == "published"

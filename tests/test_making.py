@@ -15,18 +15,18 @@ import pytest
 
 from bfq.cli.main import main
 from bfq.data import store
+from bfq.data.dataset import Dataset
 from bfq.data.store import dataset_folder
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, ROBOTS, Robots
 from bfq.envs.worker_pool import WorkerPool
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import read_json
-from bfq.tasks import harness, locomotion, reroll
-from bfq.tasks.catalog import TASKS
-from bfq.tasks.harness import Part, Recipe, make
-from bfq.tasks.log import Log
-from bfq.tasks.recipes import COOKS, recipe_for
-from bfq.tasks.sources import availability, kept, load_dataset, make_here
-from bfq.tasks.weights import Weights, load, save
+from bfq.tasks import locomotion
+from bfq.tasks.catalog import GENERATED, TASKS
+from bfq.tasks.locomotion import LocomotionBlock, UniformPolicy, policy_file, reroll_recipe
+from bfq.tasks.recipes import DataRecipe, Part, block_data, generate_dataset, part_seed, recipe_for
+from bfq.tasks.sources import availability, generate_and_store, load_dataset, stored_datasets
+from bfq.tasks.weights import GaussianPolicy, load_policy, save_policy
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -69,8 +69,8 @@ def test_a_runner_is_cut_off_after_a_thousand_steps():
 
 
 def test_a_log_holds_whole_episodes_in_order():
-    log = locomotion.Episodes("hopper", locomotion.Uniform(3), episodes=3)(0, 0)
-    ends = np.flatnonzero(log.terminals | log.timeouts)
+    log = LocomotionBlock("hopper", UniformPolicy(3), episodes=3)(0, 0)
+    ends = np.flatnonzero(log.episode_ends)
     assert len(ends) == 3
     assert ends[-1] == len(log) - 1
     inside = np.setdiff1d(np.arange(len(log) - 1), ends)
@@ -80,14 +80,14 @@ def test_a_log_holds_whole_episodes_in_order():
 
 
 def test_a_block_depends_on_its_seed_and_index_alone():
-    block = locomotion.Episodes("hopper", locomotion.Uniform(3), episodes=2)
+    block = LocomotionBlock("hopper", UniformPolicy(3), episodes=2)
     first, again, other, seeded = block(5, 1), block(5, 1), block(5, 2), block(6, 1)
     np.testing.assert_array_equal(first.observations, again.observations)
     assert not np.array_equal(first.observations[0], other.observations[0])
     assert not np.array_equal(first.observations[0], seeded.observations[0])
 
 
-def tiny(name: str = "local/hopper-medium-expert", size: int = 300, seed: int = 0) -> Recipe:
+def tiny(name: str = "local/hopper-medium-expert", size: int = 300, seed: int = 0) -> DataRecipe:
     recipe = recipe_for(name, size, seed)
     parts = tuple(
         Part(dataclasses.replace(part.block, episodes=2), part.size) for part in recipe.parts
@@ -96,10 +96,10 @@ def tiny(name: str = "local/hopper-medium-expert", size: int = 300, seed: int = 
 
 
 def test_any_number_of_processes_makes_the_same_bytes(tmp_path):
-    one = make(tiny(), tmp_path / "one", processes=1)
-    three = make(tiny(), tmp_path / "three", processes=3)
+    one = generate_dataset(tiny(), tmp_path / "one", processes=1)
+    three = generate_dataset(tiny(), tmp_path / "three", processes=3)
     assert one.sha256 == three.sha256
-    assert make(tiny(seed=1), tmp_path / "other").sha256 != one.sha256
+    assert generate_dataset(tiny(seed=1), tmp_path / "other").sha256 != one.sha256
     assert len(one) == 300
     assert one.episode_ends[149]  # medium is cut off where expert begins
     assert (one.masks[~one.episode_ends] == 1).all()
@@ -112,23 +112,23 @@ class Counted:
     folder: str
     stop_at: int = -1
 
-    def __call__(self, seed: int, index: int) -> Log:
+    def __call__(self, seed: int, index: int) -> Dataset:
         with (Path(self.folder) / "asked").open("a") as file:
             file.write(f"{index}\n")
         if index == self.stop_at:
             time.sleep(60)
         row = np.full((5, 1), index, np.float32)
-        flags = np.zeros(5, bool)
-        return Log(row, row / 1000, row[:, 0], row, flags, flags | (np.arange(5) == 4))
+        columns = (row, row / 1000, row[:, 0], row, np.ones(5))
+        return block_data(columns, np.arange(5) == 4, {})
 
 
 def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
     script = (
         "from pathlib import Path\n"
         "from tests.test_making import Counted\n"
-        "from bfq.tasks.harness import Part, Recipe, make\n"
-        f"recipe = Recipe('r', 's', (Part(Counted({str(tmp_path)!r}, 7), 50),), about={{'stop': 0}})\n"
-        f"make(recipe, Path({str(tmp_path)!r}) / 'set', 1)\n"
+        "from bfq.tasks.recipes import DataRecipe, Part, generate_dataset\n"
+        f"recipe = DataRecipe('r', 's', (Part(Counted({str(tmp_path)!r}, 7), 50),), about={{'stop': 0}})\n"
+        f"generate_dataset(recipe, Path({str(tmp_path)!r}) / 'set', 1)\n"
     )
     root = Path(__file__).resolve().parents[1]
     process = subprocess.Popen([sys.executable, "-c", script], cwd=root, start_new_session=True)
@@ -141,8 +141,8 @@ def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (tmp_path / "asked").unlink()
-    recipe = Recipe("r", "s", (Part(Counted(str(tmp_path)), 50),), about={"stop": 0})
-    dataset = make(recipe, tmp_path / "set", 1)
+    recipe = DataRecipe("r", "s", (Part(Counted(str(tmp_path)), 50),), about={"stop": 0})
+    dataset = generate_dataset(recipe, tmp_path / "set", 1)
     asked = {int(line) for line in (tmp_path / "asked").read_text().split()}
     assert min(asked) == 7  # the seven before are not made again
     np.testing.assert_array_equal(dataset.rewards, np.repeat(np.arange(10), 5))
@@ -150,7 +150,7 @@ def test_making_that_was_killed_goes_on_where_it_stood(tmp_path):
 
 def test_no_block_is_made_in_vain_where_its_size_is_known(tmp_path):
     parts = tuple(Part(Counted(str(tmp_path)), size, block_rows=5) for size in (15, 5, 7))
-    dataset = make(Recipe("r", "s", parts), tmp_path / "set", 2)
+    dataset = generate_dataset(DataRecipe("r", "s", parts), tmp_path / "set", 2)
     np.testing.assert_array_equal(
         dataset.rewards, [*[0] * 5, *[1] * 5, *[2] * 5, *[0] * 5, *[0] * 5, 1, 1]
     )
@@ -158,16 +158,16 @@ def test_no_block_is_made_in_vain_where_its_size_is_known(tmp_path):
     assert len((tmp_path / "asked").read_text().split()) == 6
 
 
-def _failing(seed: int, index: int) -> Log:
+def _failing(seed: int, index: int) -> Dataset:
     raise BadInput("there is no such world.")
 
 
 def test_what_goes_wrong_in_a_process_is_told_by_the_one_who_asked(tmp_path):
     with pytest.raises(BadInput, match="no such world"):
-        make(Recipe("r", "s", (Part(_failing, 5),)), tmp_path / "set", 1)
+        generate_dataset(DataRecipe("r", "s", (Part(_failing, 5),)), tmp_path / "set", 1)
 
 
-def _dying(seed: int, index: int) -> Log:
+def _dying(seed: int, index: int) -> Dataset:
     os._exit(3)
 
 
@@ -180,7 +180,7 @@ def test_a_user_script_without_a_guard_can_make_data(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import bfq.tasks.sources as s\nfrom bfq.tasks.recipes import recipe_for\n"
-        "print(len(s.make_here(recipe_for('local/hopper-random', 100), processes=2)))\n"
+        "print(len(s.generate_and_store(recipe_for('local/hopper-random', 100), processes=2)))\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False
@@ -193,7 +193,7 @@ def test_levels_are_ordered_by_their_returns(tmp_path):
     means = []
     for level in locomotion.LEVELS:
         recipe = recipe_for(f"local/hopper-{level}", 4000)
-        dataset = make(recipe, tmp_path / level)
+        dataset = generate_dataset(recipe, tmp_path / level)
         whole = (
             dataset.episode_returns[:-1] if level != "medium-expert" else dataset.episode_returns
         )
@@ -202,23 +202,25 @@ def test_levels_are_ordered_by_their_returns(tmp_path):
 
 
 def test_every_recipe_has_a_card_and_names_its_simulator():
-    for name in COOKS:
+    for name in GENERATED:
         assert name in TASKS
-        assert availability(name).startswith("can be made here")
-    for name in locomotion.NAMES:
+        assert availability(name).startswith("can be generated")
+    for name, recipe in GENERATED.items():
+        if not recipe.endswith(":locomotion_recipe"):
+            continue
         assert recipe_for(name, 10).simulator == TASKS[name].simulator
 
 
 def test_made_data_is_kept_and_found_again():
     name = "local/hopper-random"
-    made = make_here(recipe_for(name, 200))
+    made = generate_and_store(recipe_for(name, 200))
     assert availability(name) == "yes"
-    assert name in kept()
+    assert name in stored_datasets()
     assert load_dataset(name).sha256 == made.sha256
     assert read_json(dataset_folder(name) / store.CARD)["made"]["seed"] == 0
     with pytest.raises(BadInput, match="here already, with 200 transitions"):
-        make_here(recipe_for(name, 300))
-    assert len(make_here(recipe_for(name, 100), replace=True)) == 100
+        generate_and_store(recipe_for(name, 300))
+    assert len(generate_and_store(recipe_for(name, 100), replace=True)) == 100
 
 
 def test_a_policy_with_more_inputs_sees_zeros_there():
@@ -230,7 +232,7 @@ def test_a_policy_with_more_inputs_sees_zeros_there():
         "mean_b": np.zeros(8, np.float32),
         "log_std": np.zeros(8, np.float32),
     }
-    policy = Weights(arrays, {"activation": "relu", "squash": "tanh"})
+    policy = GaussianPolicy(arrays, {"activation": "relu", "squash": "tanh"})
     seen = rng.normal(size=(5, 27)).astype(np.float32)
     padded = np.concatenate([seen, np.zeros((5, 84), np.float32)], axis=1)
     np.testing.assert_array_equal(policy.act(seen), policy.act(padded))
@@ -238,18 +240,18 @@ def test_a_policy_with_more_inputs_sees_zeros_there():
 
 def test_a_file_without_a_robot_in_its_name_is_asked_for_one(tmp_path):
     with pytest.raises(BadInput, match="no file"):
-        reroll.recipe([tmp_path / "hopper.npz"])
-    source = locomotion.shipped("hopper-medium")
+        reroll_recipe([tmp_path / "hopper.npz"])
+    source = policy_file("hopper-medium")
     (tmp_path / "policy.npz").write_bytes(source.read_bytes())
     with pytest.raises(BadInput, match="add --robot"):
-        reroll.recipe([tmp_path / "policy.npz"])
-    with pytest.raises(BadInput, match="not one for the walker2d|motors"):
-        reroll.recipe([tmp_path / "policy.npz"], robot="walker2d")
-    assert reroll.recipe([tmp_path / "policy.npz"], robot="hopper").name == "rerolled/policy"
+        reroll_recipe([tmp_path / "policy.npz"])
+    with pytest.raises(BadInput, match="not for the walker2d|motors"):
+        reroll_recipe([tmp_path / "policy.npz"], robot="walker2d")
+    assert reroll_recipe([tmp_path / "policy.npz"], robot="hopper").name == "rerolled/policy"
 
 
 def test_a_damaged_weight_file_is_refused_in_a_sentence(tmp_path):
-    content, path = locomotion.shipped("hopper-medium").read_bytes(), tmp_path / "hopper.npz"
+    content, path = policy_file("hopper-medium").read_bytes(), tmp_path / "hopper.npz"
     rng, refused, tries = np.random.default_rng(0), 0, 300
     for _ in range(tries):
         broken = bytearray(content)
@@ -257,15 +259,15 @@ def test_a_damaged_weight_file_is_refused_in_a_sentence(tmp_path):
             broken[at] = rng.integers(256)
         path.write_bytes(broken[: rng.integers(len(broken) // 2, 2 * len(broken))])
         try:
-            load(path)
+            load_policy(path)
         except BadInput as error:  # and nothing else
-            refused += str(error).startswith(f"{path} is no weight file of a policy: ")
+            refused += str(error).startswith(f"{path} is not a weight file of a policy: ")
     assert refused > 0.9 * tries  # eight bytes hardly ever fall where nothing is read
 
 
 def changed(path: Path, **changes: object) -> Path:
     """A sound policy of the Hopper with other arrays or, for None, without them, in a file."""
-    sound = load(locomotion.shipped("hopper-medium"))
+    sound = load_policy(policy_file("hopper-medium"))
     content = {"meta": json.dumps(sound.meta), **sound.arrays, **changes}
     np.savez(path, **{name: array for name, array in content.items() if array is not None})
     return path
@@ -297,11 +299,11 @@ SOUND = {"activation": "relu", "squash": "tanh"}
         ({"obs_mean": np.zeros(11)}, "it has no obs_std"),
         ({"obs_mean": np.zeros(9), "obs_std": np.ones(11)}, "obs_mean has the shape"),
         ({"meta": None}, "it has no meta"),
-        ({"meta": "[1]"}, "no JSON object"),
-        ({"meta": "[" * 100_000}, "no weight file"),
-        ({"meta": json.dumps({**SOUND, "activation": ["relu"]})}, "no weight file"),
-        ({"meta": json.dumps({**SOUND, "snapshots": [{}]})}, "not those of the snapshots"),
-        ({"meta": json.dumps({**SOUND, "snapshots": []})}, "not those of the snapshots"),
+        ({"meta": "[1]"}, "not a JSON object"),
+        ({"meta": "[" * 100_000}, "not a weight file"),
+        ({"meta": json.dumps({**SOUND, "activation": ["relu"]})}, "not a weight file"),
+        ({"meta": json.dumps({**SOUND, "snapshots": [{}]})}, "do not match its list of snapshots"),
+        ({"meta": json.dumps({**SOUND, "snapshots": []})}, "list of snapshots is empty"),
     ],
 )
 def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(
@@ -309,7 +311,7 @@ def test_a_weight_file_that_cannot_act_is_refused_before_anything_is_rolled(
 ):
     path = changed(tmp_path / "hopper.npz", **changes)
     with pytest.raises(BadInput, match=sentence):
-        reroll.recipe([path])
+        reroll_recipe([path])
 
 
 def test_weights_that_overflow_are_refused_before_anything_is_rolled(tmp_path):
@@ -318,7 +320,7 @@ def test_weights_that_overflow_are_refused_before_anything_is_rolled(tmp_path):
         tmp_path / "hopper.npz", **wild, mean_w=np.tile([[1.0], [-1.0]], (128, 3))
     )  # ∞ − ∞
     with pytest.raises(BadInput, match="its weights are too large"):
-        reroll.recipe([path])
+        reroll_recipe([path])
 
 
 def test_bad_weight_files_are_one_line_and_nothing_is_kept(tmp_path, capsys):
@@ -327,21 +329,23 @@ def test_bad_weight_files_are_one_line_and_nothing_is_kept(tmp_path, capsys):
     shown = capsys.readouterr().err
     assert (
         shown
-        == f"bfq: {path} is no weight file of a policy: mean_b holds NaN or an infinite value.\n"
+        == f"bfq: {path} is not a weight file of a policy: mean_b holds NaN or an infinite value.\n"
     )
-    assert kept() == []
+    assert stored_datasets() == []
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["hopper.npz"]
 
 
 def test_a_weight_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
-    policy = load(locomotion.shipped("hopper-medium"))
-    save(tmp_path / "a.npz", policy)
+    policy = load_policy(policy_file("hopper-medium"))
+    save_policy(tmp_path / "a.npz", policy)
     before = (tmp_path / "a.npz").read_bytes()
     monkeypatch.setattr(
         os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
     with pytest.raises(DiskTrouble, match="No space left"):
-        save(tmp_path / "a.npz", Weights(policy.arrays, {**policy.meta, "level": "other"}))
+        save_policy(
+            tmp_path / "a.npz", GaussianPolicy(policy.arrays, {**policy.meta, "level": "other"})
+        )
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
     assert (tmp_path / "a.npz").read_bytes() == before
 
@@ -349,8 +353,8 @@ def test_a_weight_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
 @pytest.mark.skipif(not SHARED.exists(), reason="the genuine policies are not here")
 def test_a_rerolled_policy_returns_what_it_is_known_for(tmp_path):
     """Three episodes of HalfCheetah's; its 200 episodes have the mean 4770."""
-    recipe = reroll.recipe([SHARED / "policies" / "halfcheetah-medium.npz"], size=3000)
-    dataset = make(
+    recipe = reroll_recipe([SHARED / "policies" / "halfcheetah-medium.npz"], size=3000)
+    dataset = generate_dataset(
         dataclasses.replace(
             recipe, parts=(Part(dataclasses.replace(recipe.parts[0].block, episodes=3), 3000),)
         ),
@@ -361,4 +365,4 @@ def test_a_rerolled_policy_returns_what_it_is_known_for(tmp_path):
 
 
 def test_parts_begin_with_different_dice():
-    assert len({harness._seed(seed, part) for seed in range(3) for part in range(3)}) == 9
+    assert len({part_seed(seed, part) for seed in range(3) for part in range(3)}) == 9

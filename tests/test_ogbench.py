@@ -11,7 +11,7 @@ from bfq.data.readers.ogbench import WORLDS, read, relabel, world_and_goal
 from bfq.envs.batch import SerialEnvironments
 from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput
-from bfq.tasks.play import PlayBlock, in_sight
+from bfq.tasks.ogbench import PlayBlock, is_visible
 
 ogbench = pytest.importorskip("ogbench")
 ANT = "antmaze-large-navigate-singletask-v0"
@@ -198,9 +198,8 @@ def play(world, index=0, steps=60, episodes=2):
 @pytest.mark.parametrize("world", ["cube-single", "scene"])
 def test_play_data_is_whole_episodes_with_the_rewards_of_the_task(world):
     log = play(world)
-    np.testing.assert_array_equal(np.flatnonzero(log.timeouts), [59, 119])
-    assert not log.terminals.any()
-    inside = ~log.timeouts[:-1]
+    np.testing.assert_array_equal(np.flatnonzero(log.episode_ends), [59, 119])
+    inside = ~log.episode_ends[:-1]
     np.testing.assert_array_equal(log.next_observations[:-1][inside], log.observations[1:][inside])
     assert (log.next_observations[59] != log.observations[60]).any()
     assert np.abs(log.actions).max() <= 1.0
@@ -221,7 +220,14 @@ def test_play_data_depends_on_seed_and_index_alone():
     log = play("cube-single")
     np.random.seed(1)
     again, other = play.__wrapped__("cube-single"), play("cube-single", 1, 5, 1)
-    for name in ("observations", "actions", "rewards", "next_observations", "timeouts", "masks"):
+    for name in (
+        "observations",
+        "actions",
+        "rewards",
+        "next_observations",
+        "episode_ends",
+        "masks",
+    ):
         assert getattr(log, name).tobytes() == getattr(again, name).tobytes(), name
     assert log.infos["qpos"].tobytes() == again.infos["qpos"].tobytes()
     assert (log.observations[0] != other.observations[0]).any()
@@ -235,12 +241,12 @@ def test_play_moves_the_cube_from_place_to_place():
 
 def test_play_data_written_in_ogbenchs_layout_is_read_back_as_the_same_transitions(tmp_path):
     log = play("scene")
-    last = np.flatnonzero(log.timeouts)
+    last = np.flatnonzero(log.episode_ends)
     final = {"observations": log.next_observations[last], "actions": log.actions[last]}
     columns = {
         "observations": log.observations,
         "actions": log.actions,
-        "terminals": log.terminals,
+        "terminals": np.zeros(len(log), bool),
         **log.infos,
     }
     arrays = {  # a state more in each trajectory, of which only the observation is ever used
@@ -253,13 +259,13 @@ def test_play_data_written_in_ogbenchs_layout_is_read_back_as_the_same_transitio
     dataset = read(tmp_path / "scene.npz", "scene-play-singletask-v0")
     for name in ("observations", "actions", "next_observations", "rewards", "masks"):
         np.testing.assert_array_equal(getattr(dataset, name), getattr(log, name), err_msg=name)
-    np.testing.assert_array_equal(dataset.episode_ends, log.timeouts)
+    np.testing.assert_array_equal(dataset.episode_ends, log.episode_ends)
 
 
 def test_scenes_whose_cube_leaves_the_sight_are_told_from_those_where_it_lies_in_the_drawer():
-    assert in_sight(np.array([[0.4, 0.1, 0.02], [0.33, -0.356, 0.066]]))
-    assert not in_sight(np.array([[0.4, 0.1, 0.02], [0.4, 0.29, 0.02]]))
-    assert not in_sight(np.array([[0.4, -0.31, 0.02], [0.4, 0.0, 0.02]]))
+    assert is_visible(np.array([[0.4, 0.1, 0.02], [0.33, -0.356, 0.066]]))
+    assert not is_visible(np.array([[0.4, 0.1, 0.02], [0.4, 0.29, 0.02]]))
+    assert not is_visible(np.array([[0.4, -0.31, 0.02], [0.4, 0.0, 0.02]]))
 
 
 def test_an_unknown_world_of_play_is_refused():
@@ -301,4 +307,4 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
 
 def test_a_play_log_tells_which_errands_ended_and_how():
     log = play("cube-single", 1, 130)
-    assert {0.0, 2.0} <= set(np.unique(log.infos["errand"])) <= {0.0, 1.0, 2.0}
+    assert {0.0, 2.0} <= set(np.unique(log.infos["subtask"])) <= {0.0, 1.0, 2.0}

@@ -51,7 +51,6 @@ from bfq.reports.tables import (
     standings,
 )
 from bfq.run import RewardRecord
-from bfq.tasks.catalog import SUCCESS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert('x')</script>&\"|$\\frac{"
@@ -90,6 +89,8 @@ RECORD = {
     "command": "bfq train --task pendulum-mixed --seeds 6",
 }
 BC = {"agent": "bc", "title": "Behavior cloning", "train_seconds": 21.0}
+
+SUCCESS = {"low": 0.0, "high": 1.0, "source": "success in per cent"}
 
 
 def metrics(final, normalized, steps):
@@ -508,7 +509,7 @@ def test_the_evaluation_in_sentences(read, protocol, ignores, words):
 
 
 def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
-    counting = read("counting", (90.0,), reference=dataclasses.asdict(SUCCESS))
+    counting = read("counting", (90.0,), reference=SUCCESS)
     plain = read("plain", (90.0,))
     assert score_name("normalized", [counting]) == "success in %"
     assert score_name("normalized", [counting, plain]) == "normalized score"
@@ -518,7 +519,7 @@ def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
     assert sentence in Page(report_page([counting])).text
     assert list(describe_successes(plain)) == []
     assert "A normalized score of 0 is a return of −1200" in Page(report_page([plain])).text
-    sweep = read("s", (90.0, 100.0), reference=dataclasses.asdict(SUCCESS), etas=(0.1, 1.1))
+    sweep = read("s", (90.0, 100.0), reference=SUCCESS, etas=(0.1, 1.1))
     found = [sentence.partition(" succeeded")[0] for sentence in describe_successes(sweep)]
     assert found == ["With eta=0.1, 38 of 40 episodes", "With eta=1.1, 26 of 40 episodes"]
 
@@ -587,7 +588,7 @@ def test_wide_intervals_do_not_set_the_scale(read):
 
 @pytest.mark.parametrize("successes", [True, False])
 def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes):
-    reference = {"reference": dataclasses.asdict(SUCCESS)} if successes else {}
+    reference = {"reference": SUCCESS} if successes else {}
     (panel,) = curve_panels([read(scores=(60.0, 99.0), **reference)])
     axes = Figure().add_subplot()
     draw_curves(axes, panel)

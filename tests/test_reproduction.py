@@ -687,7 +687,7 @@ def test_every_cell_of_the_paper_has_its_place():
 
 def test_the_best_data_there_is_fills_a_row(monkeypatch):
     here = set()
-    monkeypatch.setattr(sources, "is_kept", here.__contains__)
+    monkeypatch.setattr(sources, "is_stored", here.__contains__)
     monkeypatch.setattr(
         sources, "availability", lambda data: "yes" if data in here else "needs a file"
     )

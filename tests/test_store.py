@@ -347,7 +347,7 @@ def test_data_that_another_process_was_quicker_to_make_is_used(tmp_path, monkeyp
         store.save(piece(8), dataset_folder(name))
         raise Busy("another process has just written it.")
 
-    monkeypatch.setattr(sources, "make", quicker)
+    monkeypatch.setattr(sources, "generate_dataset", quicker)
     assert sources.load_dataset(name).sha256 == piece(8).sha256
 
 

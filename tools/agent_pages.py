@@ -16,9 +16,9 @@ from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstri
 from bfq.files import make_folder, write_bytes
 from bfq.presets import SECTIONS, Entry, entries
 from bfq.settings import compose
-from bfq.tasks.catalog import MINI, PAPER, PENDULUM, TASKS
+from bfq.tasks.catalog import DEFAULT_TASK, PAPER, PENDULUM, TASKS
 
-SHOWN = (*PAPER, MINI, PENDULUM.name)
+SHOWN = (*PAPER, DEFAULT_TASK, PENDULUM)
 
 
 def agent_pages() -> dict[str, str]:
@@ -43,7 +43,7 @@ def agent_page(agent: Agent) -> str:
         text=split_docstring(agent),
         equations=equations,
         shared=any("." in name for name in equations),
-        mini=MINI,
+        mini=DEFAULT_TASK,
         task=PAPER[0],
         groups=groups,
         tuned=_tuned_values(agent),

@@ -36,7 +36,7 @@ from bfq.presets import Preset, preset
 from bfq.records import check_value
 from bfq.run import RunConfig, as_json, read_config
 from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Task
-from bfq.tasks.sources import is_kept, kept
+from bfq.tasks.sources import is_stored, stored_datasets
 
 # Updates per compiled call, by whether they run on a CPU: few there, so that Ctrl-C works quickly, and many
 # elsewhere, so that calls cost nothing. The result does not depend on it.
@@ -52,7 +52,7 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
     card = TASKS.get(check_value("task", task, Name))
     if card is not None and not card.simulator:
         raise BadInput(f"{card.name} has no states and no rewards: `bfq toy` trains on it.")
-    if card is None and Path(task).suffix and not is_kept(task):
+    if card is None and Path(task).suffix and not is_stored(task):
         task = str(Path(task).expanduser().absolute())  # a run can be resumed from any folder
     known = preset(method.name, card.like if card else task, card.family if card else "own")
     chosen, varied = _split(method, given.get("values", {}))
@@ -227,8 +227,8 @@ def _environment(
 ) -> dict[str, Any]:
     """Where the policy is scored: the task's simulator, the one named for a file, or nowhere."""
     if card is None:
-        if not Path(task).suffix and not is_kept(task):
-            raise unknown("task", task, [*TASKS, *kept()])
+        if not Path(task).suffix and not is_stored(task):
+            raise unknown("task", task, [*TASKS, *stored_datasets()])
         limit = _episode_limit(simulator) if episode_steps is None else episode_steps
         return {"simulator": simulator, "episode_steps": limit, "reference": None}
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):

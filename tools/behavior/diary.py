@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bfq.agents import Metrics
-from bfq.tasks.weights import Floats, Weights
+from bfq.tasks.weights import Floats, GaussianPolicy
 from tools.behavior import sac
 from tools.behavior.robots import get_robot
 from tools.behavior.workers import Arrays
@@ -66,7 +66,7 @@ class Diary:
         short = {name: round(x, 4) if isinstance(x, float) else x for name, x in row.items()}
         print(json.dumps(short), file=self._log, flush=True)
 
-    def packs(self, recipe: str) -> Iterator[Weights]:
+    def packs(self, recipe: str) -> Iterator[GaussianPolicy]:
         """The snapshots of each robot, all its seeds together, without the padding."""
         for name in dict.fromkeys(member.robot for member in self.members):
             robot = get_robot(name)
@@ -84,7 +84,9 @@ class Diary:
                 "recipe": recipe,
                 "snapshots": [facts[k] for k in mine for facts in self.facts],
             }
-            yield Weights(_without_padding(stacked, robot.observation_dim, robot.action_dim), meta)
+            yield GaussianPolicy(
+                _without_padding(stacked, robot.observation_dim, robot.action_dim), meta
+            )
 
 
 def _without_padding(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bfq.errors import BadInput
-from bfq.tasks.weights import Floats, Weights, load, save
+from bfq.tasks.weights import Floats, GaussianPolicy, load_policy, save_policy
 from tools.behavior.robots import get_robot
 from tools.behavior.workers import Workers, episode_returns
 
@@ -28,7 +28,7 @@ Measure = Callable[[int], dict[str, Any]]  # the measured return of a snapshot, 
 class Pack(NamedTuple):
     """All snapshots of a robot, and which of them belong together, in the order of training."""
 
-    weights: Weights
+    weights: GaussianPolicy
     runs: list[list[int]]
 
     def facts(self, k: int) -> Any:
@@ -41,7 +41,7 @@ class Pack(NamedTuple):
         return -np.inf if noted is None else float(noted)
 
 
-def join(packs: Sequence[Weights]) -> Pack:
+def join(packs: Sequence[GaussianPolicy]) -> Pack:
     """Packs of one robot as one, without the snapshots from before learning began, which are all alike."""
     if len({pack.meta["robot"] for pack in packs}) != 1:
         raise BadInput(
@@ -56,7 +56,7 @@ def join(packs: Sequence[Weights]) -> Pack:
         run = runs.setdefault((fact["recipe"], fact["seed"]), [])
         if not run or (arrays["mean_b"][k] != arrays["mean_b"][run[0]]).any():
             run.append(k)
-    return Pack(Weights(arrays, {**packs[0].meta, "snapshots": facts}), list(runs.values()))
+    return Pack(GaussianPolicy(arrays, {**packs[0].meta, "snapshots": facts}), list(runs.values()))
 
 
 def expert(pack: Pack, measure: Measure) -> int:
@@ -106,7 +106,7 @@ def measured(workers: Workers, act: Callable[[Floats], Floats]) -> dict[str, Any
     return {"return_mean": mean, "return_std": spread, "episodes": len(returns)}
 
 
-def select(pack: Pack, workers: Workers, seed: int) -> dict[str, Weights]:
+def select(pack: Pack, workers: Workers, seed: int) -> dict[str, GaussianPolicy]:
     """The policies to ship by the names of their files, each with its level and measured return."""
     name, rng = pack.weights.meta["robot"], np.random.default_rng(seed)
     known: dict[int, dict[str, Any]] = {}
@@ -129,7 +129,7 @@ def select(pack: Pack, workers: Workers, seed: int) -> dict[str, Weights]:
     policies = {}
     for file, level, k in chosen:
         policy = pack.weights.snapshot(k)
-        policies[file] = Weights(
+        policies[file] = GaussianPolicy(
             policy.arrays, {**policy.meta, "level": level, **measure(k), **common}
         )
     return policies
@@ -147,13 +147,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
     try:
-        pack = join([load(path) for path in a.pack])
+        pack = join([load_policy(path) for path in a.pack])
     except BadInput as error:
         parser.error(str(error))
     a.out.mkdir(parents=True, exist_ok=True)
     workers = Workers([pack.weights.meta["robot"]] * a.episodes, a.seed, a.processes)
     for name, policy in select(pack, workers, a.seed).items():
-        save(a.out / f"{name}.npz", policy)
+        save_policy(a.out / f"{name}.npz", policy)
         facts = policy.meta
         print(f"{name}: {facts['return_mean']} ± {facts['return_std']}, {facts['env_steps']} steps")
     workers.close()

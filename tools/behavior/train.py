@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from bfq.agents import Metrics, Spec
-from bfq.tasks.weights import Floats, save
+from bfq.tasks.weights import Floats
 from tools.behavior import population, sac
 from tools.behavior.diary import Diary, Member
 from tools.behavior.robots import ROBOTS, get_robot
@@ -176,7 +176,7 @@ def main(words: Sequence[str] | None = None) -> None:
         diary = Diary(members, a.envs, log)
         states = train(settings, workers, diary, a.seed)
         for pack in diary.packs(recipe(a)):
-            save(a.out / f"{pack.meta['robot']}.npz", pack)
+            save_policy(a.out / f"{pack.meta['robot']}.npz", pack)
         evaluate(settings, workers, diary, states)
     workers.close()
 

@@ -112,26 +112,28 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _reroll(args: argparse.Namespace) -> int:
-    from bfq.tasks.reroll import recipe
+    from bfq.tasks.locomotion import reroll_recipe
 
-    planned = recipe(args.files, args.name, args.robot, args.size, args.seed, args.old_masses)
+    planned = reroll_recipe(
+        args.files, args.name, args.robot, args.size, args.seed, args.old_masses
+    )
     return _show(_generate(planned, args), args.json)
 
 
 def _generate(recipe: Any, args: argparse.Namespace) -> Any:
     from bfq.progress import data_bar
-    from bfq.tasks.sources import make_here
+    from bfq.tasks.sources import generate_and_store
 
     for name in ("size", "processes"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise BadInput(f"--{name} must be at least 1, not {getattr(args, name)}.")
     if args.seed < 0:
         raise BadInput(f"--seed must be 0 or more, not {args.seed}.")
-    return make_here(recipe, data_bar, args.processes, args.replace)
+    return generate_and_store(recipe, data_bar, args.processes, args.replace)
 
 
 def _import(args: argparse.Namespace) -> int:
-    from bfq.tasks.importing import import_files
+    from bfq.tasks.sources import import_files
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
     dataset = import_files(
@@ -141,7 +143,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _download(args: argparse.Namespace) -> int:
-    from bfq.tasks.importing import import_files
+    from bfq.tasks.sources import import_files
 
     return _show(import_files([_fetch(args.name)], args.name, replace=args.replace), args.json)
 
@@ -154,10 +156,10 @@ def _fetch(name: str) -> Path:
     from bfq.errors import say
     from bfq.progress import byte_bar
     from bfq.tasks.catalog import get_task
-    from bfq.tasks.importing import OURS
+    from bfq.tasks.sources import RESERVED
 
     with byte_bar(f"downloading {name}") as progress:
-        if "/" in name and not name.startswith(OURS):
+        if "/" in name and not name.startswith(RESERVED):
             return fetch_minari(name, downloads() / "minari", progress=progress, say=say)
         training, *_ = remotes_for(get_task(name).name)  # the others are validation data
         return fetch(training, progress=progress, say=say)

@@ -8,7 +8,7 @@ from bfq.cli.words import show_json, show_table
 from bfq.errors import BadInput
 
 Card = dict[str, Any]
-AVAILABLE = ("yes", "made on the spot")
+AVAILABLE = ("yes", "generated in seconds")
 FAMILIES = {
     "locomotion": "Locomotion",
     "antmaze": "AntMaze",
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("word", nargs="?", metavar="WORD",
         help="only tasks with this in their name; a full description if there is only one")  # fmt: skip
     add("--here", action="store_true",
-        help="only tasks with data on this machine, or generated on the spot")  # fmt: skip
+        help="only tasks with data on this machine, or generated in seconds")  # fmt: skip
     add("--json", action="store_true", help="print the task cards as JSON")
 
 
@@ -51,13 +51,15 @@ def run(args: argparse.Namespace) -> int:
 def _cards() -> list[Card]:
     """The cards of all tasks, and a short card for each imported dataset."""
     from bfq.tasks.catalog import TASKS
-    from bfq.tasks.sources import availability, kept
+    from bfq.tasks.sources import availability, stored_datasets
 
     cards = [
         {**dataclasses.asdict(task), "data_here": availability(name)}
         for name, task in TASKS.items()
     ]
-    return cards + [{"name": name, "data_here": "yes"} for name in kept() if name not in TASKS]
+    return cards + [
+        {"name": name, "data_here": "yes"} for name in stored_datasets() if name not in TASKS
+    ]
 
 
 def _chosen(cards: list[Card], word: str | None, here: bool) -> list[Card]:
@@ -101,7 +103,7 @@ def _list(cards: list[Card]) -> None:
 
 def _short(availability: str) -> str:
     """Availability in a few words."""
-    return availability.replace("can be made here with", "needs")
+    return availability.replace("can be generated with", "needs")
 
 
 def _facts(card: Card) -> list[tuple[str, str]]:
@@ -127,21 +129,23 @@ def _facts(card: Card) -> list[tuple[str, str]]:
         *([("install", f"pip install 'bfq-rl[{card['extra']}]'")] if card["extra"] else []),
         ("discount", f"{card['discount']:g}"),
         ("reward transform", card["reward_transform"]),
-        ("presets", card["presets"] or name),
+        ("presets", card["like"]),
     ]
 
 
 def _next(name: str, availability: str) -> list[tuple[str, str]]:
     """The next command: get the data, or train on it."""
     from bfq.tasks.catalog import CHECKERBOARD
-    from bfq.tasks.sources import instead, remedy
+    from bfq.tasks.sources import how_to_get, similar_data
 
     if availability == "needs a file":
-        other = instead(name)
-        return [("get the data", remedy(name)), *([("or", other)] if other else [])]
-    generated = ", which generates the data first" if availability.startswith("can be made") else ""
+        other = similar_data(name)
+        return [("get the data", how_to_get(name)), *([("or", other)] if other else [])]
+    generated = (
+        ", which generates the data first" if availability.startswith("can be generated") else ""
+    )
     command = f"bfq train --task {name}{generated}"
-    return [("train", "bfq toy" if name == CHECKERBOARD.name else command)]
+    return [("train", "bfq toy" if name == CHECKERBOARD else command)]
 
 
 def _score(card: Card) -> str:

@@ -1,1 +1,1 @@
-"""Data made here: policies, planners and oracles rolled out in simulators, a block of episodes at a time."""
+"""Tasks: their cards, where their data comes from, and recipes that generate data in simulators."""

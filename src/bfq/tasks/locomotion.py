@@ -1,6 +1,7 @@
-"""Running robots: episodes of Gaussian policies, and the datasets of D4RL's shape made from ours."""
+"""Locomotion data: episodes of Gaussian policies, those that ship with bfq or those in files."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -8,156 +9,195 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.dataset import Dataset
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
-from bfq.tasks.catalog import MINI
-from bfq.tasks.harness import Part, Recipe
-from bfq.tasks.log import Log
-from bfq.tasks.weights import Weights, load
+from bfq.errors import BadInput, unknown
+from bfq.tasks.recipes import DataRecipe, Part, block_data
+from bfq.tasks.weights import GaussianPolicy, load_policy, read_stored_policy
 
 Floats = npt.NDArray[np.float32]
-MOST_EPISODES = 16  # of a block, which share each call of the policy
-LEAST_EPISODES = 8  # of a block, where there are so many at all
-BLOCKS = 64  # of a part, at least, where it is not small: enough to share out over many cores
+MOST_EPISODES = 16  # in a block; they share each call of the policy
+LEAST_EPISODES = 8  # in a block, unless the part has fewer
+BLOCKS = 64  # in a part at least, unless it is small: enough to share among many cores
 MILLION = 1_000_000
-REPLAY_SIZES = {
-    "halfcheetah": 200_000,
-    "hopper": 400_000,
-    "walker2d": 300_000,
-    "ant": 300_000,
-}  # as D4RL's
 SNAPSHOTS = 8
-MINI_SIZE = 40_000  # five episodes of each snapshot
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
+SIZES = {  # transitions, as in D4RL; a million otherwise
+    "halfcheetah-medium-replay": 200_000,
+    "hopper-medium-replay": 400_000,
+    "walker2d-medium-replay": 300_000,
+    "ant-medium-replay": 300_000,
+    "halfcheetah-mini": 40_000,  # five episodes of each snapshot
+    **{f"{robot}-medium-expert": 2 * MILLION for robot in ROBOTS},
+}
+ACTIONS = {"halfcheetah": 6, "hopper": 3, "walker2d": 6, "ant": 8}  # motors
+REROLLED, OLD = "rerolled/", "-old-masses"
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Any action, uniformly."""
+class UniformPolicy:
+    """Uniformly random actions."""
 
     action_dim: int
 
     def act(self, observations: Floats, rng: np.random.Generator) -> Floats:
-        """Actions that do not look at anything."""
+        """Draw an action for each observation."""
         return rng.uniform(-1.0, 1.0, (len(observations), self.action_dim)).astype(np.float32)
 
 
+Policy = GaussianPolicy | UniformPolicy
+
+
 @dataclass(frozen=True)
-class Episodes:
-    """Whole episodes of a policy, its actions sampled."""
+class LocomotionBlock:
+    """Whole episodes of a policy with sampled actions: a function of (seed, index)."""
 
     robot: str
-    policy: Weights | Uniform
+    policy: Policy
     episodes: int
-    old_masses: bool = False  # as heavy as when D4RL was made
+    old_masses: bool = False
 
-    def __call__(self, seed: int, index: int) -> Log:
-        """Block `index` of the data of this seed."""
+    def __call__(self, seed: int, index: int) -> Dataset:
+        """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
         seeds = rng.integers(0, 2**31 - 1, self.episodes).tolist()
-        runners = Robots(self.robot, seeds, self.old_masses)
+        robots = Robots(self.robot, seeds, self.old_masses)
         rows: list[tuple[npt.NDArray[np.generic], ...]] = []
-        observations = runners.observations
-        while runners.running.any():
-            was, qpos, qvel = runners.running.copy(), runners.qpos.copy(), runners.qvel.copy()
-            # Every robot gets an action, also one that is done: sums in a product depend on its shape.
+        observations = robots.observations
+        while robots.running.any():
+            running, qpos, qvel = robots.running.copy(), robots.qpos.copy(), robots.qvel.copy()
+            # Ended episodes get an action too: rounding in a matrix product depends on its shape.
             actions = self.policy.act(observations, rng)
-            step, seen = runners.step(actions), runners.observations
-            rows.append(
-                (
-                    was,
-                    observations,
-                    actions,
-                    step.rewards,
-                    seen,
-                    step.terminated,
-                    step.truncated,
-                    qpos,
-                    qvel,
-                )
-            )
-            observations = seen
-        was, *columns = (
-            np.stack(column, axis=1) for column in zip(*rows, strict=True)
-        )  # (episodes, steps, …)
-        ran = np.asarray(was, bool)
-        observed, acted, rewards, following, fell, late, qpos, qvel = (
-            column[ran] for column in columns
-        )
-        return Log(
-            observed,
-            acted,
-            rewards.astype(np.float32),
-            following,
-            fell,
-            late,
-            {"qpos": qpos, "qvel": qvel},
-        )
+            step, following = robots.step(actions), robots.observations
+            ended = step.terminated | step.truncated
+            rows.append((
+                running, observations, actions, step.rewards, following, ~step.terminated, ended, qpos, qvel,
+            ))  # fmt: skip
+            observations = following
+        running, *columns = (np.stack(column, axis=1) for column in zip(*rows, strict=True))
+        chosen = np.asarray(running, bool)  # (episodes, steps)
+        *columns, ends, qpos, qvel = (column[chosen] for column in columns)
+        return block_data(columns, ends, {"qpos": qpos, "qvel": qvel})
 
 
-def recipe(name: str, size: int | None = None, seed: int = 0) -> Recipe:
-    """What `local/ROBOT-LEVEL` is made of; `size` is the number of transitions in all."""
-    robot, _, level = name.removeprefix("local/").partition("-")
-    usual = {"medium-replay": REPLAY_SIZES[robot], "medium-expert": 2 * MILLION, "mini": MINI_SIZE}
+def locomotion_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
+    """The recipe of `local/ROBOT-LEVEL`; `size` is the number of transitions in all."""
+    key = name.removeprefix("local/")
+    robot, _, level = key.partition("-")
     level = "medium-replay" if level == "mini" else level
-    policies = behavior(robot, level)
-    return rolled(
+    policies = behavior_policies(robot, level)
+    return rollout_recipe(
         name,
         robot,
         policies,
-        usual.get(name.rpartition(f"{robot}-")[2], MILLION) if size is None else size,
+        SIZES.get(key, MILLION) if size is None else size,
         seed,
-        f"rolled out here from bfq's own {level} policies of {GYMNASIUM[robot]}, sampled; not D4RL's data",
+        f"rolled out locally from bfq's {level} policies of {GYMNASIUM[robot]}, sampled; not D4RL's data",
         {"policies": list(policies)},
     )
 
 
-def rolled(
+def rollout_recipe(
     name: str,
     robot: str,
-    policies: Mapping[str, Weights | Uniform],
+    policies: Mapping[str, Policy],
     size: int,
     seed: int,
     source: str,
     about: Mapping[str, object],
     old_masses: bool = False,
-) -> Recipe:
-    """Episodes of several policies one after the other, an equal share of the transitions each."""
+) -> DataRecipe:
+    """Episodes of several policies one after another, with an equal share of the transitions each."""
     shares = np.diff(np.linspace(0, size, len(policies) + 1).astype(int)).tolist()
     parts = []
     for policy, share in zip(policies.values(), shares, strict=True):
-        episodes = _episodes(share)
-        block = Episodes(robot, policy, episodes, old_masses)
+        episodes = _block_episodes(share)
+        block = LocomotionBlock(robot, policy, episodes, old_masses)
         parts.append(Part(block, share, episodes * MAX_STEPS))
-    world = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
-    return Recipe(name, source, tuple(parts), seed, world, about)
+    simulator = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
+    return DataRecipe(name, source, tuple(parts), seed, simulator, about)
 
 
-def _episodes(size: int) -> int:
-    """How many episodes make a block: by the part's size alone, since bytes must not depend on cores."""
-    whole = -(-size // MAX_STEPS)
-    return min(MOST_EPISODES, max(-(-whole // BLOCKS), min(LEAST_EPISODES, whole)))
+def _block_episodes(size: int) -> int:
+    """Episodes in a block: depends on the part's size alone, since the data must not depend on cores."""
+    episodes = -(-size // MAX_STEPS)
+    return min(MOST_EPISODES, max(-(-episodes // BLOCKS), min(LEAST_EPISODES, episodes)))
 
 
-def behavior(robot: str, level: str) -> Mapping[str, Weights | Uniform]:
-    """The shipped policies behind a level, by file name."""
+def behavior_policies(robot: str, level: str) -> Mapping[str, Policy]:
+    """Load the policies of a level that ship with bfq, by file name."""
     if level == "random":
-        return {
-            "uniform actions": Uniform(
-                {"halfcheetah": 6, "hopper": 3, "walker2d": 6, "ant": 8}[robot]
-            )
-        }
+        return {"uniform actions": UniformPolicy(ACTIONS[robot])}
     names = {
         "medium": [f"{robot}-medium"],
         "expert": [f"{robot}-expert"],
         "medium-expert": [f"{robot}-medium", f"{robot}-expert"],
         "medium-replay": [f"{robot}-replay-{k:02d}" for k in range(SNAPSHOTS)],
     }[level]
-    return {name: load(shipped(name)) for name in names}
+    return {name: load_policy(policy_file(name)) for name in names}
 
 
-def shipped(name: str) -> Path:
-    """The weight file of a policy that comes with the package."""
+def policy_file(name: str) -> Path:
+    """Return the weight file of a policy that ships with bfq."""
     return Path(str(files("bfq.tasks") / "policies" / f"{name}.npz"))
 
 
-NAMES = (*(f"local/{robot}-{level}" for robot in ROBOTS for level in LEVELS), MINI)
+def reroll_recipe(
+    paths: Sequence[Path],
+    name: str | None = None,
+    robot: str | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    old_masses: bool = False,
+) -> DataRecipe:
+    """The recipe of episodes of the policies in D4RL's files or weight files; a million transitions each."""
+    if name is None and len(paths) > 1:
+        raise BadInput("several policies give a dataset without a name: add --as NAME.")
+    policies = {path.name: _policy(path) for path in paths}
+    robot = robot or _robot(paths[0])
+    if robot not in ROBOTS:
+        raise unknown("robot", robot, ROBOTS)
+    for file, policy in policies.items():
+        _check_policy(file, policy, robot)
+    simulator = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
+    stem = paths[0].stem.replace("_", "-").removesuffix("-v2")
+    return rollout_recipe(
+        name or f"{REROLLED}{stem}{OLD if old_masses else ''}",
+        robot,
+        policies,
+        size or MILLION * len(policies),
+        seed,
+        f"re-rolled in {simulator} from the policy in {', '.join(policies)}, sampled; not the data of that file",
+        {"policies": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}},
+        old_masses,
+    )
+
+
+def _policy(path: Path) -> GaussianPolicy:
+    if not path.is_file():
+        raise BadInput(f"there is no file {path}.")
+    return load_policy(path) if path.suffix == ".npz" else read_stored_policy(path)
+
+
+def _robot(path: Path) -> str:
+    for robot in ROBOTS:
+        if path.name.lower().startswith(robot):
+            return robot
+    raise BadInput(
+        f"the name of {path.name} does not begin with a robot: add --robot {', '.join(ROBOTS)}."
+    )
+
+
+def _check_policy(file: str, policy: GaussianPolicy, robot: str) -> None:
+    robots = Robots(robot, [0])
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            action = policy.act(robots.observations)
+    except (ValueError, KeyError) as error:
+        raise BadInput(f"the policy in {file} is not for the {robot}: {error}.") from error
+    if action.shape != (1, robots.action_dim):
+        raise BadInput(
+            f"the policy in {file} moves {action.shape[1]} motors, the {robot} has {robots.action_dim}."
+        )
+    if not np.isfinite(action).all():
+        raise BadInput(f"the policy in {file} returns NaN: its weights are too large.")

@@ -1,8 +1,8 @@
-"""Pendulum data made on the spot: several controllers of different skill and side, mixed.
+"""Pendulum data from a mixture of scripted controllers, generated in seconds.
 
-The good ones pump energy until the pendulum can rise and then hold it up. Two of them are one-sided: where
-the pendulum hangs still, one always pushes left and one always right, so the same state has two good
-actions, and their mean is the worst of all. Sloppy and random ones make up the rest.
+The good controllers pump energy until the pendulum can rise, and then hold it up. Two of them are one-sided:
+where the pendulum hangs still, one always pushes left and one always right, so the same state has two good
+actions, and their mean is the worst of all. The rest are sloppy and random controllers.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset, from_arrays
 from bfq.envs.batch import SerialEnvironments
-from bfq.tasks.catalog import PENDULUM
+from bfq.tasks.catalog import PENDULUM, TASKS
 
 Floats = npt.NDArray[np.float32]
 Controller = Callable[[Floats, np.random.Generator], Floats]
@@ -22,9 +22,9 @@ EPISODES = 100
 
 
 def swing_up(side: float, gain: float, noise: float) -> Controller:
-    """Pumps energy towards the top, then holds with a PD rule.
+    """A controller that pumps energy towards the top, then holds with a PD rule.
 
-    `side` is the direction pushed where the pendulum hangs still; `gain` weakens the hold, `noise` blurs all.
+    `side` is the direction in which it pushes a still pendulum; `gain` scales the hold, `noise` is added.
     """
 
     def control(observations: Floats, rng: np.random.Generator) -> Floats:
@@ -42,7 +42,7 @@ def swing_up(side: float, gain: float, noise: float) -> Controller:
 
 
 def random_torque(observations: Floats, rng: np.random.Generator) -> Floats:
-    """Any torque, uniformly."""
+    """Uniformly random torque."""
     return rng.uniform(-MAX_TORQUE, MAX_TORQUE, (len(observations), 1)).astype(np.float32)
 
 
@@ -57,22 +57,23 @@ MIXTURE: tuple[tuple[Controller, float], ...] = (
 )
 
 
-def make_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
-    """Logs the mixture of controllers; the same seed gives the same bytes."""
+def generate_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
+    """Log the mixture of controllers; the same seed gives the same bytes."""
     rng = np.random.default_rng(seed)
     seeds = rng.integers(0, 2**31 - 1, episodes).tolist()
-    simulators = SerialEnvironments(PENDULUM.simulator, seeds, PENDULUM.episode_steps)
+    task = TASKS[PENDULUM]
+    environments = SerialEnvironments(task.simulator, seeds, task.episode_steps)
     shares = np.array([share for _, share in MIXTURE])
-    who = np.searchsorted(np.cumsum(shares), (np.arange(episodes) + 0.5) / episodes)
-    observations, rows = simulators.reset(), []
-    while simulators.running.any():
+    chosen = np.searchsorted(np.cumsum(shares), (np.arange(episodes) + 0.5) / episodes)
+    observations, rows = environments.reset(), []
+    while environments.running.any():
         actions = np.zeros((episodes, 1), np.float32)
         for k, (controller, _) in enumerate(MIXTURE):
-            actions[who == k] = controller(observations[who == k], rng)
-        following, rewards, terminated, truncated = simulators.step(actions)
+            actions[chosen == k] = controller(observations[chosen == k], rng)
+        following, rewards, terminated, truncated = environments.step(actions)
         rows.append((observations, actions, rewards, terminated, truncated, following))
         observations = following
-    simulators.close()
+    environments.close()
     columns = [
         np.stack(column, axis=1).reshape(-1, *column[0].shape[1:])
         for column in zip(*rows, strict=True)
@@ -81,6 +82,6 @@ def make_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
         *columns,
         action_low=-MAX_TORQUE,
         action_high=MAX_TORQUE,
-        name=PENDULUM.name,
+        name=PENDULUM,
         source=f"{episodes} episodes of {len(MIXTURE)} scripted controllers, seed {seed}",
     )

@@ -1,124 +1,236 @@
-"""From a name to its data: kept here, made here, or read from a file."""
+"""From a name to its data: stored on this machine, generated, or read from a file; and importing files."""
 
+import hashlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, Literal
 
 from bfq.data import store
 from bfq.data.dataset import Dataset
-from bfq.data.store import dataset_folder
+from bfq.envs.make import resolve
 from bfq.errors import BadInput, unknown
-from bfq.tasks.catalog import CHECKERBOARD, PENDULUM, TASKS
-from bfq.tasks.harness import Progress, Recipe, make
-from bfq.tasks.importing import read_any
-from bfq.tasks.pendulum import make_pendulum
-from bfq.tasks.recipes import COOKS, recipe_for
+from bfq.tasks.catalog import CHECKERBOARD, GENERATED, PENDULUM, PUBLISHED, TASKS, Task
+from bfq.tasks.recipes import DataRecipe, Progress, generate_dataset, recipe_for
 
 Bar = Callable[
     [str, int], AbstractContextManager[Progress]
-]  # shows how far the making of so many rows is
+]  # shows progress towards a number of rows
+RESERVED = ("local/", "rerolled/")  # names of data that bfq generates
+HDF5 = (".hdf5", ".h5")
+# Imported when they are needed: most commands read stored data only.
+READERS = {
+    "d4rl": "bfq.data.readers.d4rl:read",
+    "is_d4rl": "bfq.data.readers.d4rl:is_d4rl",
+    "task_name": "bfq.data.readers.d4rl:task_name",
+    "minari": "bfq.data.readers.minari:read",
+    "find_minari": "bfq.data.readers.minari:find",
+    "ogbench": "bfq.data.readers.ogbench:read",
+    "table": "bfq.data.readers.tables:read_table",
+    "pendulum": "bfq.tasks.pendulum:generate_pendulum",
+    "remotes_for": "bfq.data.published:remotes_for",
+}
+PACKAGES = {"mujoco": "mujoco", "ogbench": "ogbench", "adroit": "gymnasium_robotics"}
 
 
 def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:
-    """Shows nothing."""
+    """Show nothing."""
     return nullcontext(lambda rows: None)
 
 
 def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
-    """The data of a task or of an imported dataset by its name, or of a file by its path.
+    """Load the data of a task or an imported dataset by its name, or of a file by its path.
 
-    Data that can be made here is made, and kept for the next time.
+    Data that bfq can generate is generated on first use and stored.
     """
-    word = str(name)
-    if word == PENDULUM.name:
-        return make_pendulum()
-    if word == CHECKERBOARD.name:
+    key = str(name)
+    if key == PENDULUM:
+        return _read("pendulum")
+    if key == CHECKERBOARD:
         raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
-    if is_kept(word):
-        return store.load(dataset_folder(word))
-    if word in COOKS:
-        return _made_or_found(word, bar)
-    if word in TASKS:
-        other = instead(word)
-        raise BadInput(
-            f"the data of {word} is not here: {remedy(word)}{f' {other}' if other else ''}"
-        )
+    if is_stored(key):
+        return store.load(store.dataset_folder(key))
+    if key in GENERATED:
+        try:
+            return generate_and_store(recipe_for(key), bar)
+        except BadInput:
+            if not is_stored(key):  # else another process has just generated it
+                raise
+            return store.load(store.dataset_folder(key))
+    if key in TASKS:
+        sentences = [f"the data of {key} is not here: {how_to_get(key)}", similar_data(key)]
+        raise BadInput(" ".join(filter(None, sentences)))
     path = Path(name).expanduser()
     if path.suffix or path.exists():
         return read_any(path)
-    raise unknown("task or file", word, [*TASKS, *kept()])
+    raise unknown("task or file", key, [*TASKS, *stored_datasets()])
 
 
-def _made_or_found(name: str, bar: Bar) -> Dataset:
-    """The data made here, unless another process has just done so; Busy while one is at it."""
-    try:
-        return make_here(recipe_for(name), bar)
-    except BadInput:
-        if not is_kept(name):
-            raise
-        return store.load(dataset_folder(name))
-
-
-def make_here(
-    recipe: Recipe, bar: Bar = no_bar, processes: int | None = None, replace: bool = False
+def generate_and_store(
+    recipe: DataRecipe, bar: Bar = no_bar, processes: int | None = None, replace: bool = False
 ) -> Dataset:
-    """Makes a dataset and keeps it under its name."""
-    folder = dataset_folder(recipe.name)
+    """Generate a dataset and store it under its name."""
+    folder = store.dataset_folder(recipe.name)
     if store.exists(folder) and not replace:
-        size = len(store.load(folder))
         raise BadInput(
-            f"{recipe.name} is here already, with {size:,} transitions: add --replace to make it anew."
+            f"{recipe.name} is here already, with {len(store.load(folder)):,} transitions: "
+            "add --replace to generate it again."
         )
-    with bar(f"making {recipe.name}", recipe.size) as progress:
-        return make(recipe, folder, processes, progress, replace)
+    with bar(f"generating {recipe.name}", recipe.size) as progress:
+        return generate_dataset(recipe, folder, processes, progress, replace)
 
 
-def is_kept(name: str) -> bool:
-    """Whether a dataset of that name is kept on this machine."""
+def is_stored(name: str) -> bool:
+    """Whether a dataset of that name is stored on this machine."""
     try:
-        return store.exists(dataset_folder(name))
-    except BadInput:  # no dataset can have that name
+        return store.exists(store.dataset_folder(name))
+    except BadInput:  # not a valid name
         return False
 
 
-def kept() -> list[str]:
-    """The names of all datasets kept on this machine."""
-    root = dataset_folder("x").parent
+def stored_datasets() -> list[str]:
+    """Return the names of all datasets stored on this machine."""
+    root = store.dataset_folder("x").parent
     return sorted(str(card.parent.relative_to(root)) for card in root.rglob(store.CARD))
 
 
 def availability(task: str) -> str:
-    """Whether a task's data is here, can be made here, or needs a file."""
-    if is_kept(task):
+    """Return whether a task's data is here, can be generated, or needs a file."""
+    if is_stored(task):
         return "yes"
-    if task in (PENDULUM.name, CHECKERBOARD.name):
-        return "made on the spot"
-    if task in COOKS:
-        needs = [extra for extra in ("mujoco", *TASKS[task].extra.split()) if _missing(extra)]
-        return f"can be made here with bfq-rl[{needs[0]}]" if needs else "can be made here"
+    if task in (PENDULUM, CHECKERBOARD):
+        return "generated in seconds"
+    if task in GENERATED:
+        extras = [extra for extra in ("mujoco", *TASKS[task].extra.split()) if _missing(extra)]
+        return f"can be generated with bfq-rl[{extras[0]}]" if extras else "can be generated"
     return "needs a file"
 
 
-def remedy(task: str) -> str:
-    """How to get the data of a task that cannot be made here."""
+def how_to_get(task: str) -> str:
+    """Return how to get the data of a task that bfq cannot generate."""
     if task.startswith("rerolled/"):
         return f"give the file of its policy, `bfq data reroll FILE --as {task}`."
     return f"fetch it with `bfq data download {task}`, or give its file, `bfq data import FILE --as {task}`."
 
 
-def instead(task: str) -> str:
-    """Which data is like that of a task and is here or can be made here, in a sentence; empty if none is."""
+def similar_data(task: str) -> str:
+    """Name similar data that is here or can be generated, in a sentence; empty if there is none."""
     twins = [name for name, card in TASKS.items() if card.like == TASKS[task].like and name != task]
-    here = [f"{name}, which is here" for name in twins if is_kept(name)]
-    made = [
-        f"{name}, which `bfq data make {name}` makes"
-        for name in twins
-        if name in COOKS and not is_kept(name)
-    ]
-    return f"Like it, but not the same data: {'; '.join(here + made)}." if here or made else ""
+    here = [f"{name}, which is here" for name in twins if is_stored(name)]
+    more = [name for name in twins if name in GENERATED and not is_stored(name)]
+    listed = [*here, *(f"{name}, which `bfq data make {name}` generates" for name in more)]
+    return f"Similar, but not the same data: {'; '.join(listed)}." if listed else ""
 
 
 def _missing(extra: str) -> bool:
-    package = {"mujoco": "mujoco", "ogbench": "ogbench", "adroit": "gymnasium_robotics"}.get(extra)
-    return package is not None and importlib.util.find_spec(package) is None
+    return extra in PACKAGES and importlib.util.find_spec(PACKAGES[extra]) is None
+
+
+def _read(reader: str, *arguments: Any, **settings: Any) -> Any:
+    return resolve(READERS[reader])(*arguments, **settings)
+
+
+def read_any(
+    path: Path,
+    task: Task | None = None,
+    mapping: Mapping[str, str] | None = None,
+    reward_on: Literal["state", "next_state"] = "state",
+    **bounds: Any,
+) -> Dataset:
+    """Read a file (npz, CSV, Parquet, HDF5), a folder of a store, or Minari data by folder or id.
+
+    `task` says how to read a published file; without it, the content decides. `reward_on` is for OGBench:
+    whether the state before the action earns the reward, or the one after it.
+    """
+    dataset: Dataset
+    if path.is_dir():
+        dataset = store.load(path) if store.exists(path) else _read("minari", path)
+    elif not path.exists() and not path.suffix:
+        dataset = _read("minari", _read("find_minari", str(path)))
+    elif task is not None and task.family == "ogbench":
+        dataset = _read("ogbench", path, task.like, reward_on)
+    elif path.suffix in HDF5 and not mapping and (task is not None or _read("is_d4rl", path)):
+        dataset = _read("d4rl", path, task.episode_steps if task else None)
+    else:
+        dataset = _read("table", path, mapping, **bounds)
+    return dataset
+
+
+def import_files(
+    paths: Sequence[Path],
+    name: str,
+    mapping: Mapping[str, str] | None = None,
+    replace: bool = False,
+    **settings: Any,
+) -> Dataset:
+    """Read files one after another, with only one in memory, into a dataset stored under `name`."""
+    folder, task = store.dataset_folder(name), TASKS.get(name)
+    _check_target(name, paths, mapping)
+    if store.exists(folder) and not replace:
+        raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
+    notes: dict[str, None] = {}
+    with store.Writer(folder, replace=replace) as writer:
+        for path in paths:
+            _check_file_name(path, name)
+            piece = read_any(path, task, mapping, **settings)
+            _check_sizes(piece, task)
+            notes.update(dict.fromkeys(piece.notes))
+            writer.append(piece)
+        source = f"{len(paths)} files, {paths[0].name} to {paths[-1].name}"
+        published = _is_published(paths, name)
+        if published is False:
+            notes[f"Not the file that is published as {name}: its SHA-256 differs."] = None
+        facts = {"files": [path.name for path in paths], "published": published}
+        return writer.finish(name, piece.source if len(paths) == 1 else source, tuple(notes), facts)
+
+
+def _check_target(name: str, paths: Sequence[Path], mapping: Mapping[str, str] | None) -> None:
+    """Reserve the names of built-in tasks for the data they were published with."""
+    if name.startswith(RESERVED) or (name in TASKS and name not in PUBLISHED):
+        raise BadInput(f"{name} is reserved for data that bfq generates: choose another --as.")
+    if name not in TASKS:
+        return
+    endings = (".npz",) if TASKS[name].family == "ogbench" else HDF5
+    if mapping or not all(path.suffix in endings for path in paths):
+        raise BadInput(
+            f"{name} is a built-in task, for its published files ({', '.join(endings)}) only: "
+            "choose another --as."
+        )
+
+
+def _check_file_name(path: Path, name: str) -> None:
+    """Refuse a D4RL file that is named after another task."""
+    own = _read("task_name", path)
+    if name in TASKS and own != name and own in PUBLISHED:
+        raise BadInput(
+            f"{path.name} is by its name of {own} and not of {name}: choose another --as."
+        )
+
+
+def _check_sizes(piece: Dataset, task: Task | None) -> None:
+    """Refuse data with the wrong number of observations or actions for a published task."""
+    sizes = (piece.observation_dim, piece.action_dim)
+    if task is not None and task.sizes not in (None, sizes):
+        raise BadInput(
+            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but {task.name} has "
+            f"{task.sizes[0]} and {task.sizes[1]}: choose another --as."
+        )
+
+
+def _is_published(paths: Sequence[Path], name: str) -> bool | None:
+    """Whether these are a task's published files, by their SHA-256; None where none is published."""
+    try:
+        known = (
+            {remote.sha256 for remote in _read("remotes_for", name)} if name in TASKS else {None}
+        )
+    except BadInput:  # the files of this task are not published
+        return None
+    if None in known or not all(path.is_file() for path in paths):
+        return None
+    return {_sha256(path) for path in paths} <= known
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

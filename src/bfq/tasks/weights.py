@@ -1,76 +1,77 @@
-"""Weight files of Gaussian policies, and how such a policy acts, in NumPy alone.
+"""Gaussian policies in NumPy: how they act, their weight files, and those that D4RL's files contain.
 
-Layout: `hidden_{i}_w` (in × out), `hidden_{i}_b`, `mean_w`, `mean_b`, and `log_std_w`, `log_std_b` (a
-function of the state) or `log_std` (a vector); optional `obs_mean`, `obs_std`; `meta` is JSON with
+A weight file has `hidden_{i}_w` (in × out), `hidden_{i}_b`, `mean_w`, `mean_b`, and `log_std_w`, `log_std_b`
+(a function of the state) or `log_std` (a vector); optionally `obs_mean`, `obs_std`; `meta` is JSON with
 `activation` (relu, tanh) and `squash` (tanh, none). A pack of snapshots has the same arrays with a leading
-axis, and `meta` has a list `snapshots` of what is known about each.
+axis, and `meta` lists facts about each of its `snapshots`.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.readers.npz import read_arrays
+from bfq.data.readers import hdf5, npz
 from bfq.errors import BadInput
 from bfq.files import write_bytes
-from bfq.tasks.layers import check_fit, check_spread, layer, numbers
 
+Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
+Layer = tuple[Floats, Floats]  # weight (in × out), bias
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "tanh": np.tanh,
 }
 _SQUASHES: dict[str, Callable[[Floats], Floats]] = {"tanh": np.tanh, "none": lambda x: x}
+STORED = "metadata/policy/"  # where D4RL's files have their policy
+STORED_FACTS = ("algorithm", "iteration")
+STORED_SQUASHES = {"tanh_gaussian": "tanh", "gaussian": "none", "deterministic": "none"}
+LOG_STD = (-20.0, 2.0)  # the range of log σ
 
 
 @dataclass(frozen=True)
-class Weights:
-    """A policy's arrays and what is known about it."""
+class GaussianPolicy:
+    """The arrays of a policy, and facts about it."""
 
     arrays: dict[str, Floats]
     meta: dict[str, Any]
 
     @cached_property
-    def _hidden(self) -> list[tuple[Floats, Floats]]:
-        count = sum(name.startswith("hidden_") for name in self.arrays) // 2
-        return [(self.arrays[f"hidden_{k}_w"], self.arrays[f"hidden_{k}_b"]) for k in range(count)]
+    def _hidden(self) -> list[Layer]:
+        layers = sum(name.startswith("hidden_") for name in self.arrays) // 2
+        return [(self.arrays[f"hidden_{k}_w"], self.arrays[f"hidden_{k}_b"]) for k in range(layers)]
 
     @cached_property
-    def _head(self) -> tuple[Floats, Floats]:
-        """μ and log σ as one layer: a call of a small policy takes as long as the calls of NumPy in it."""
+    def _head(self) -> Layer:
+        """μ and log σ as one layer: the time of a small policy is the number of NumPy calls."""
         a = self.arrays
-        if "log_std_w" in a:
-            return np.hstack([a["mean_w"], a["log_std_w"]]), np.hstack(
-                [a["mean_b"], a["log_std_b"]]
-            )
-        return np.hstack([a["mean_w"], np.zeros_like(a["mean_w"])]), np.hstack(
-            [a["mean_b"], a["log_std"]]
-        )
+        weight, bias = a.get("log_std_w"), a.get("log_std_b")
+        if weight is None or bias is None:
+            weight, bias = np.zeros_like(a["mean_w"]), a["log_std"]
+        return np.hstack([a["mean_w"], weight]), np.hstack([a["mean_b"], bias])
 
     def gaussian(self, observations: Floats) -> tuple[Floats, Floats]:
         """(μ(s), log σ(s)) before the squash."""
         x = observations
         missing = self._hidden[0][0].shape[0] - x.shape[-1]
-        if missing:  # Ant policies of D4RL's time also take 84 contact forces, which were always 0
+        if missing:  # D4RL's Ant policies also take 84 contact forces, which were always 0
             x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
         if "obs_mean" in self.arrays:
-            spread: Floats = np.maximum(
-                self.arrays["obs_std"], 1e-6
-            )  # 0 for numbers that never change
-            x = (x - self.arrays["obs_mean"]) / spread
+            std: Floats = np.maximum(self.arrays["obs_std"], 1e-6)  # 0 where nothing varies
+            x = (x - self.arrays["obs_mean"]) / std
         activation = _ACTIVATIONS[self.meta["activation"]]
         for weight, bias in self._hidden:
             x = activation(x @ weight + bias)
         both = x @ self._head[0] + self._head[1]
         mean, log_std = both[..., : both.shape[-1] // 2], both[..., both.shape[-1] // 2 :]
-        return mean, np.minimum(np.maximum(log_std, -20.0), 2.0)
+        return mean, np.minimum(np.maximum(log_std, LOG_STD[0]), LOG_STD[1])
 
     def act(self, observations: Floats, rng: np.random.Generator | None = None) -> Floats:
         """squash(μ + σ ε) in [−1, 1]; without random numbers, squash(μ)."""
@@ -81,72 +82,70 @@ class Weights:
         action = _SQUASHES[self.meta["squash"]](mean + noise)
         return np.minimum(np.maximum(action, -1.0), 1.0).astype(np.float32)
 
-    def snapshot(self, index: int) -> "Weights":
+    def snapshot(self, index: int) -> "GaussianPolicy":
         """One policy of a pack."""
         shared = {name: value for name, value in self.meta.items() if name != "snapshots"}
         arrays = {name: array[index] for name, array in self.arrays.items()}
-        return Weights(arrays, {**shared, **self.meta["snapshots"][index]})
+        return GaussianPolicy(arrays, {**shared, **self.meta["snapshots"][index]})
 
 
-def save(path: Path, weights: Weights) -> None:
-    """Writes the arrays in half precision: a tenth of a per cent of a weight is below what actions show."""
-    half = {name: array.astype(np.float16) for name, array in weights.arrays.items()}
-    image = BytesIO()
+def save_policy(path: Path, policy: GaussianPolicy) -> None:
+    """Write the arrays in half precision: an error of 0.1 % in a weight is not visible in actions."""
+    half = {name: array.astype(np.float16) for name, array in policy.arrays.items()}
+    content = BytesIO()
     # NumPy types the keywords of savez as its own options.
-    np.savez_compressed(image, meta=np.array(json.dumps(weights.meta)), **half)  # type: ignore[arg-type]
-    write_bytes(path, image.getvalue())
+    np.savez_compressed(content, meta=np.array(json.dumps(policy.meta)), **half)  # type: ignore[arg-type]
+    write_bytes(path, content.getvalue())
 
 
-def load(path: Path) -> Weights:
-    """Reads a policy or a pack, and sees that it can act; nothing in the file is executed."""
+def load_policy(path: Path) -> GaussianPolicy:
+    """Read a policy or a pack and check that it can act; nothing in the file is executed."""
     try:
-        found = read_arrays(path)
+        found = npz.read_arrays(path)
         meta = _meta(found.pop("meta"))
-        arrays = {name: numbers(name, array) for name, array in found.items()}
+        arrays = {name: _numbers(name, array) for name, array in found.items()}
         for policy in _policies(arrays, meta):
             _check(policy)
     except BadInput as error:
-        raise BadInput(f"{path} is no weight file of a policy: {error}") from error
+        raise BadInput(f"{path} is not a weight file of a policy: {error}") from error
     except KeyError as error:
         raise BadInput(
-            f"{path} is no weight file of a policy: it has no {error.args[0]}."
+            f"{path} is not a weight file of a policy: it has no {error.args[0]}."
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise BadInput(f"{path} is no weight file of a policy: {error}.") from error
-    return Weights(arrays, meta)
+        raise BadInput(f"{path} is not a weight file of a policy: {error}.") from error
+    return GaussianPolicy(arrays, meta)
 
 
-def _meta(words: npt.NDArray[Any]) -> dict[str, Any]:
-    meta = json.loads(str(words))
+def _meta(text: Array) -> dict[str, Any]:
+    meta = json.loads(str(text))
     if not isinstance(meta, dict):
-        raise ValueError("its meta is no JSON object")
+        raise ValueError("its meta is not a JSON object")
     if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
-        raise ValueError("it does not say its activation (relu, tanh) and squash (tanh, none)")
+        raise ValueError("it does not name its activation (relu, tanh) and squash (tanh, none)")
     return meta
 
 
 def _policies(arrays: Mapping[str, Floats], meta: Mapping[str, Any]) -> list[Mapping[str, Floats]]:
-    """The arrays of the one policy, or those of each in a pack."""
+    """The arrays of the policy, or of each policy in a pack."""
     if "snapshots" not in meta:
         return [arrays]
     facts = meta["snapshots"]
-    if not (
-        facts
-        and isinstance(facts, list)
-        and all(a.shape[:1] == (len(facts),) for a in arrays.values())
-    ):
-        raise ValueError("its arrays are not those of the snapshots it lists")
+    if not facts or not isinstance(facts, list):
+        raise ValueError("its list of snapshots is empty")
+    if any(array.shape[:1] != (len(facts),) for array in arrays.values()):
+        raise ValueError("its arrays do not match its list of snapshots")
     return [{name: array[k] for name, array in arrays.items()} for k in range(len(facts))]
 
 
 def _check(arrays: Mapping[str, Floats]) -> None:
-    """Refuses arrays that are no network: missing ones, or shapes that do not fit together."""
+    """Check that no array is missing and that the shapes fit together."""
     halves = sum(name.startswith("hidden_") for name in arrays)
     names = [*(f"hidden_{k}" for k in range((halves + 1) // 2 or 1)), "mean"]
-    layers = [layer(name, arrays[f"{name}_w"], arrays[f"{name}_b"]) for name in names]
-    check_fit(layers)
+    layers = [_layer(name, arrays[f"{name}_w"], arrays[f"{name}_b"]) for name in names]
+    _check_chain(layers)
     if "log_std_w" in arrays:
-        check_spread(layers[-1], layer("log_std", arrays["log_std_w"], arrays["log_std_b"]))
+        _check_log_std(layers[-1], _layer("log_std", arrays["log_std_w"], arrays["log_std_b"]))
     else:
         _check_width(arrays, "log_std", len(layers[-1][1]))
     for name in ("obs_mean", "obs_std") if "obs_mean" in arrays else ():
@@ -156,3 +155,103 @@ def _check(arrays: Mapping[str, Floats]) -> None:
 def _check_width(arrays: Mapping[str, Floats], name: str, width: int) -> None:
     if arrays[name].shape != (width,):
         raise ValueError(f"{name} has the shape {arrays[name].shape} and not ({width},)")
+
+
+def _numbers(name: str, array: Array) -> Floats:
+    if array.dtype.kind != "f":
+        raise ValueError(f"{name} does not hold floating-point numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = array.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise ValueError(f"{name} holds NaN or an infinite value")
+    return single
+
+
+def _layer(name: str, weight: Array, bias: Array) -> Layer:
+    if (weight.ndim, bias.ndim) != (2, 1):
+        raise ValueError(f"{name} is not a matrix and a vector of numbers")
+    return _numbers(name, weight), _numbers(name, bias)
+
+
+def _chains(layers: Sequence[Layer]) -> bool:
+    """Whether each layer takes what the previous layer returns."""
+    inputs = [layers[0][0].shape[0], *(len(bias) for _, bias in layers)]
+    return all(weight.shape == (inputs[k], len(bias)) for k, (weight, bias) in enumerate(layers))
+
+
+def _check_chain(layers: Sequence[Layer]) -> None:
+    if not _chains(layers):
+        raise ValueError("the shapes of its layers do not fit together")
+
+
+def _check_log_std(mean: Layer, log_std: Layer) -> None:
+    if any(one.shape != other.shape for one, other in zip(log_std, mean, strict=True)):
+        raise ValueError("the layer of its log σ does not fit that of its mean")
+
+
+def read_stored_policy(path: Path) -> GaussianPolicy:
+    """Read the policy that collected a D4RL file, which the file stores beside its data."""
+    names = [name for name in hdf5.names_in(path) if name.startswith(STORED)]
+    if not names:
+        raise BadInput(f"{path.name} stores no policy: only files that one policy collected do.")
+    facts = [f"metadata/{fact}" for fact in STORED_FACTS]
+    arrays = hdf5.read_arrays(path, [*names, *facts, "infos/action_log_std"])
+    try:
+        activation = _stored_choice(arrays, "nonlinearity", _ACTIVATIONS)
+        squash = STORED_SQUASHES[_stored_choice(arrays, "output_distribution", STORED_SQUASHES)]
+        (*hidden, mean), transposed = _stored_layers(arrays)
+        weights = {f"hidden_{k}_w": weight for k, (weight, _) in enumerate(hidden)}
+        weights |= {f"hidden_{k}_b": bias for k, (_, bias) in enumerate(hidden)}
+        weights |= {"mean_w": mean[0], "mean_b": mean[1]}
+        weights |= _stored_log_std(arrays, mean, transposed)
+    except KeyError as error:
+        raise BadInput(f"the policy stored in {path.name} has no {error.args[0]}.") from error
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"the policy stored in {path.name} cannot be read: {error}.") from error
+    meta = {"activation": activation, "squash": squash, "source": f"policy stored in {path.name}"}
+    for fact, name in zip(STORED_FACTS, facts, strict=True):
+        if name in arrays and arrays[name].ndim == 0:
+            meta[fact] = arrays[name].item()
+    return GaussianPolicy(weights, meta)
+
+
+def _stored_choice(arrays: Mapping[str, Array], name: str, known: Mapping[str, Any]) -> str:
+    value = str(arrays[STORED + name])
+    if value not in known:
+        raise ValueError(f"its {name} is {value!r}, and only {', '.join(known)} are known")
+    return value
+
+
+def _stored_layers(arrays: Mapping[str, Array]) -> tuple[list[Layer], bool]:
+    """fc0, fc1, … and last_fc, and whether they were transposed: SAC's files store (out × in)."""
+    hidden = takewhile(lambda name: f"{STORED}{name}/weight" in arrays, (f"fc{k}" for k in count()))
+    stored = [_stored_layer(arrays, name) for name in (*hidden, "last_fc")]
+    transposed = [(weight.T, bias) for weight, bias in stored]
+    if _chains(transposed):
+        return transposed, True
+    _check_chain(stored)
+    return stored, False
+
+
+def _stored_layer(arrays: Mapping[str, Array], name: str) -> Layer:
+    return _layer(name, arrays[f"{STORED}{name}/weight"], arrays[f"{STORED}{name}/bias"])
+
+
+def _stored_log_std(
+    arrays: Mapping[str, Array], mean: Layer, transposed: bool
+) -> dict[str, Floats]:
+    """log σ: a layer, a vector, or the least possible where the policy is deterministic."""
+    if str(arrays[f"{STORED}output_distribution"]) == "deterministic":
+        return {"log_std": np.full(len(mean[1]), LOG_STD[0], np.float32)}
+    weight, bias = _stored_layer(arrays, "last_fc_log_std")
+    weight = weight.T if transposed else weight
+    _check_log_std(mean, (weight, bias))
+    if not (np.array_equal(weight, mean[0]) and np.array_equal(bias, mean[1])):
+        return {"log_std_w": weight, "log_std_b": bias}
+    # Adroit's expert files store the layer of the mean twice; their data has log σ, the same in every row.
+    column = arrays.get("infos/action_log_std", np.zeros(0))
+    if column.shape[1:] != bias.shape or len(column) == 0 or np.ptp(column, axis=0).any():
+        raise ValueError(
+            "the layer of its log σ repeats the mean, and the data has no single log σ"
+        )
+    return {"log_std": column[0].astype(np.float32)}

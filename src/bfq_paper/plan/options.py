@@ -88,7 +88,7 @@ def _quick_rows(experiment: Experiment) -> tuple[str, ...]:
 def _task(name: str) -> str:
     if name not in TASKS:
         raise unknown("task", name, TASKS)
-    if name == CHECKERBOARD.name:
+    if name == CHECKERBOARD:
         raise BadInput(
             "the checkerboard has no states and no rewards: `bfq reproduce toy` trains on it."
         )

@@ -9,9 +9,9 @@ from bfq.data.store import dataset_folder
 from bfq.envs.make import make_environment
 from bfq.errors import BadInput
 from bfq.tasks.catalog import PENDULUM, PUBLISHED, TASKS
-from bfq.tasks.sources import availability, is_kept, remedy
+from bfq.tasks.sources import availability, how_to_get, is_stored
 
-STAND_IN = PENDULUM.name  # embedded, seconds to make, no simulator to install: for quick runs
+STAND_IN = PENDULUM  # embedded, seconds to make, no simulator to install: for quick runs
 KINDS = {
     "published": "the published data",
     "imported": "imported under this name, and not the published file",
@@ -56,12 +56,12 @@ def source_of(task: str) -> Source:
 
 def is_kept_here(task: str) -> bool:
     """Whether a row has data on this machine, with nothing to be made first."""
-    return any(is_kept(data) for data in _candidates(task))
+    return any(is_stored(data) for data in _candidates(task))
 
 
 def at_hand(data: str) -> bool:
     """Whether reading data takes no making of it that would be worth a bar."""
-    return is_kept(data) or data == PENDULUM.name
+    return is_stored(data) or data == PENDULUM
 
 
 def as_good(task: str, data: str) -> list[str]:
@@ -81,7 +81,7 @@ def _candidates(task: str) -> list[str]:
 
 
 def _ready(data: str) -> bool:
-    return availability(data) in ("yes", "made on the spot", "can be made here")
+    return availability(data) in ("yes", "generated in seconds", "can be generated")
 
 
 def _checked(task: str, data: str) -> Source:
@@ -96,7 +96,7 @@ def _checked(task: str, data: str) -> Source:
 
 def _few(data: str, kind: str) -> str:
     """A word on data of which much less was made than is published."""
-    if kind not in ("imported", "rerolled", "local") or not is_kept(data):
+    if kind not in ("imported", "rerolled", "local") or not is_stored(data):
         return ""
     try:
         count = len(store.load(dataset_folder(data)))
@@ -132,4 +132,4 @@ def _no_world(data: str) -> str:
 
 
 def _missing(task: str) -> str:
-    return f"its data is not here and cannot be made here: {remedy(task).rstrip('.')}"
+    return f"its data is not here and cannot be made here: {how_to_get(task).rstrip('.')}"

@@ -16,7 +16,7 @@ from bfq.errors import BadInput
 from bfq.files import locked, make_folder, read_json, write_json
 from bfq.run import fingerprint, folder_for, versions
 from bfq.settings import compose
-from bfq.tasks.catalog import SIZES, TASKS
+from bfq.tasks.catalog import TASKS
 from bfq.training.compiled import remember_compilations
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.published import TABLES
@@ -213,9 +213,9 @@ def _smaller(experiment: Experiment) -> dict[str, Any]:
 
 def sizes_of(task: str) -> Spec:
     """Numbers in an observation and in an action, from the card of a task: no data is needed to time it."""
-    body = TASKS[task].like.partition("-")[0]
-    if body not in SIZES:
+    sizes = TASKS[task].sizes
+    if sizes is None:
         raise BadInput(
             f"the sizes of {task} are not known without its data: time it with `bfq bench`."
         )
-    return Spec(*SIZES[body])
+    return Spec(*sizes)

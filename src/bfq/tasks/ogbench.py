@@ -1,0 +1,243 @@
+"""Data by OGBench's published recipes: `navigate` for points and Ants in mazes, `play` for the robot arm.
+
+`navigate`: a robot starts in a random cell and walks to a goal in a random cell that is not a corridor. Its
+direction is that of the next cell's center (in the goal's cell, of that cell's own center). The Ant's action
+is the mean of bfq's Ant policy, the point's is the direction itself; both get Gaussian noise. A robot within
+reach of its goal gets a new one. Only its length ends an episode; an Ant on its back lies there until then.
+Rewards and masks are those of the maze's first single task, for the state before the step. The Ant's policy
+and the random numbers differ from OGBench's.
+
+`play`: OGBench's oracles plan one subtask after another, open loop: key poses about 0.4 s apart, joined by
+lines, with smoothed noise of 0.1 × (0.05, 0.05, 0.05, 0.3, 1), each action the difference between the plan and
+the arm. When the plan ends, whatever the result, the environment names the next subtask. Success does not end
+an episode.
+
+Episodes are one row shorter than in OGBench's files, which keep the last state in a separate row.
+"""
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.dataset import Dataset
+from bfq.data.readers.ogbench import CUBE, Goal, relabel, world_and_goal
+from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
+from bfq.envs.make import make_environment, package
+from bfq.envs.ogbench import numpy_seeded
+from bfq.errors import unknown
+from bfq.tasks.mazes import (
+    EPISODES,
+    POLICY,
+    SIZE,
+    SPREAD,
+    Doubles,
+    Floats,
+    Guide,
+    draw_cells,
+    walk_to_goals,
+    walk_towards,
+)
+from bfq.tasks.recipes import DataRecipe, block_data, part_of
+
+NOISE = {"antmaze": 0.2, "pointmaze": 0.5}  # of the actions
+STEPS = {"medium": 1000, "large": 1000, "giant": 2000}  # transitions per episode
+MAZE_NAMES = tuple(f"{robot}-{maze}" for robot in NOISE for maze in STEPS)
+
+SUBTASKS = {"cube-single": ("cube",), "scene": ("cube", "button", "drawer", "window")}
+PLAY_NOISE, PLAY_SMOOTHING = 0.1, 0.5
+PLAY_EPISODES = 10  # in a block, since an environment takes a second to build
+PLAY_STEPS = 1000  # transitions per episode: the published files have 1001 states
+SUBTASK = "subtask"  # column: 0 continues, 1 ends in failure, 2 ends in success
+STATE = ("qpos", "qvel", "button_states")  # of the simulator, before each action
+Columns = dict[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class NavigateBlock:
+    """A few episodes in a maze: a function of (seed, index)."""
+
+    maze: str  # antmaze-medium, …, pointmaze-giant
+    episodes: int = EPISODES
+    steps: int | None = None  # None: as published
+
+    def __post_init__(self) -> None:
+        if self.maze not in MAZE_NAMES:
+            raise unknown("maze of navigate data", self.maze, MAZE_NAMES)
+
+    def __call__(self, seed: int, index: int) -> Dataset:
+        """Generate the block with this index."""
+        rng = np.random.default_rng([seed, index])
+        robot, _, size = self.maze.partition("-")
+        maze, (_, goal) = MAZES[size], world_and_goal(f"{self.maze}-navigate-singletask-v0")
+        actuation = slide if robot == "pointmaze" else motors
+        robots = MazeRobots(_model(self.maze), self.episodes, actuation)
+        starts = _near(draw_cells(maze.free, self.episodes, rng), rng)
+        robots.place(starts, rng, normalize=False)
+        goals = _near(draw_cells(maze.rooms, self.episodes, rng), rng)
+        guide = navigate_guide(maze, robot, goal.tolerance, rng)
+        track = walk_to_goals(robots, goals, self.steps or STEPS[size], guide, rng)
+        observations = track.qpos if robot == "pointmaze" else track.states()
+        return track.dataset(observations, *_rewards_and_masks(goal, track.qpos[:-1]))
+
+
+def navigate_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
+    """The recipe of `local/MAZE-navigate`; `size` is the number of transitions."""
+    maze = name.removeprefix("local/").removesuffix("-navigate")
+    point, steps = maze.startswith("pointmaze"), STEPS[maze.partition("-")[2]]
+    walker = "a point that slides towards waypoints" if point else "bfq's own walking Ant"
+    return DataRecipe(
+        name,
+        f"generated locally by OGBench's published recipe with {walker}; not OGBench's data",
+        (part_of(partial(NavigateBlock, maze), size or SIZE, steps, EPISODES),),
+        seed,
+        f"ogbench/{maze}-singletask-task1-v0",
+        {} if point else {"policies": [POLICY]},
+    )
+
+
+@cache
+def _model(maze: str) -> Any:
+    """OGBench's own model, the same for all tasks of a maze."""
+    return make_environment(f"ogbench/{maze}-singletask-task1-v0", episode_steps=1).unwrapped.model
+
+
+def navigate_guide(maze: Maze, robot: str, reach: float, rng: np.random.Generator) -> Guide:
+    """OGBench's planner: the centers of cells on a shortest path, and a new goal after each arrival."""
+
+    def next_goals(places: Doubles, goals: Doubles) -> Doubles:
+        reached = np.linalg.norm(places - goals, axis=1, keepdims=True) <= reach
+        return np.where(reached, _near(draw_cells(maze.rooms, len(goals), rng), rng), goals)
+
+    return Guide(
+        waypoints=lambda places, goals: centers(
+            maze.next_cells(maze.cells_at(places), maze.cells_at(goals))
+        ),
+        move=_slide_towards if robot == "pointmaze" else walk_towards,
+        next_goals=next_goals,
+        noise=NOISE[robot],
+    )
+
+
+def _slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:
+    return directions.astype(np.float32)
+
+
+def _rewards_and_masks(goal: Goal, qpos: Doubles) -> tuple[Floats, Floats]:
+    steps, robots, _ = qpos.shape
+    rewards, masks = relabel(goal, qpos.reshape(steps * robots, -1), None)
+    return rewards.reshape(steps, robots), masks.reshape(steps, robots)
+
+
+def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
+    return centers(cells) + rng.uniform(-SPREAD, SPREAD, cells.shape)
+
+
+@dataclass(frozen=True)
+class PlayBlock:
+    """Episodes of play with a robot arm, with the rewards of one task: a function of (seed, index)."""
+
+    scene: str  # cube-single or scene
+    episodes: int = PLAY_EPISODES
+    task: int = 2  # of five: OGBench's default
+    steps: int = PLAY_STEPS
+
+    def __post_init__(self) -> None:
+        if self.scene not in SUBTASKS:
+            raise unknown("scene of play data", self.scene, SUBTASKS)
+
+    def __call__(self, seed: int, index: int) -> Dataset:
+        """Generate the block with this index."""
+        reset_seed, oracle_seed = np.random.SeedSequence([seed, index]).generate_state(2)
+        environment = _play_environment(self.scene)
+        environment.reset(seed=int(reset_seed))
+        oracles = {subtask: _oracle(subtask, environment) for subtask in SUBTASKS[self.scene]}
+        with numpy_seeded(int(oracle_seed)):  # the oracles draw from NumPy's global generator
+            episodes = [
+                _visible_episode(environment, oracles, self.steps) for _ in range(self.episodes)
+            ]
+        columns = {
+            name: np.concatenate([episode[name] for episode in episodes]) for name in episodes[0]
+        }
+        ends = np.arange(1, len(columns["actions"]) + 1) % self.steps == 0
+        _, goal = world_and_goal(f"{self.scene}-play-singletask-task{self.task}-v0")
+        rewards, masks = relabel(goal, columns["qpos"], columns.get("button_states"))
+        infos = {name: columns[name].astype(float) for name in (*STATE, SUBTASK) if name in columns}
+        observations, actions, following = (
+            columns[name] for name in ("observations", "actions", "next_observations")
+        )
+        return block_data((observations, actions, rewards, following, masks), ends, infos)
+
+
+def play_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
+    """The recipe of `local/SCENE-play`; `size` is the number of transitions."""
+    block = PlayBlock(name.removeprefix("local/").removesuffix("-play"))
+    return DataRecipe(
+        name,
+        "generated locally with OGBench's own oracles by its published recipe; not OGBench's files",
+        (part_of(partial(PlayBlock, block.scene), size or SIZE, PLAY_STEPS, PLAY_EPISODES),),
+        seed,
+        f"ogbench/{block.scene}-singletask-task{block.task}-v0",
+        {"noise": PLAY_NOISE, "smoothing": PLAY_SMOOTHING, "task": block.task},
+        (
+            "Rewards and masks are those of the state before the action; episodes continue after success.",
+        ),
+    )
+
+
+def _play_environment(scene: str) -> Any:
+    """The environment with random starts and subtasks, in which nothing ends an episode."""
+    package("ogbench", "ogbench")
+    environment = gymnasium.make(
+        f"{scene}-v0", mode="data_collection", terminate_at_goal=False, disable_env_checker=True
+    )
+    return environment.unwrapped
+
+
+def _oracle(subtask: str, environment: Any) -> Any:
+    module = package(f"ogbench.manipspace.oracles.plan.{subtask}_plan", "ogbench")
+    kind = getattr(module, f"{subtask.capitalize()}PlanOracle")
+    return kind(env=environment, noise=PLAY_NOISE, noise_smoothing=PLAY_SMOOTHING)
+
+
+def _visible_episode(environment: Any, oracles: dict[str, Any], steps: int) -> Columns:
+    """An episode in which a scene's cube stays visible; others are left out, as in the published data."""
+    while True:
+        columns, final = _episode(environment, oracles, steps)
+        cube = np.vstack([columns["qpos"], final])[:, CUBE : CUBE + 3]
+        if "button_states" not in columns or is_visible(cube):
+            return columns
+
+
+def is_visible(cube: Doubles) -> bool:
+    """Whether a path of the cube avoids the scene's right edge, and its left one outside the drawer."""
+    y, z = cube[:, 1], cube[:, 2]
+    return not ((y >= 0.29) | ((y <= -0.3) & ((z < 0.06) | (z > 0.08)))).any()
+
+
+def _episode(environment: Any, oracles: dict[str, Any], steps: int) -> tuple[Columns, Doubles]:
+    """One row per step, and the positions in which the last step ends."""
+    observation, info = environment.reset()
+    oracle = oracles[info["privileged/target_task"]]
+    oracle.reset(observation, info)
+    rows = []
+    for _ in range(steps):
+        # The action is rounded before it is taken, so that the log has the action that was taken.
+        action = np.clip(oracle.select_action(observation, info), -1.0, 1.0).astype(np.float32)
+        following, _, _, _, info = environment.step(action)
+        row = {
+            "observations": observation,
+            "actions": action,
+            "next_observations": following,
+            SUBTASK: np.float64(oracle.done * (1.0 + float(info["success"]))),
+        }
+        rows.append(row | {name: info[f"prev_{name}"] for name in STATE if f"prev_{name}" in info})
+        observation = following
+        if oracle.done:
+            planned, target = environment.set_new_target()
+            oracle = oracles[target["privileged/target_task"]]
+            oracle.reset(planned, target)
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, info["qpos"]
