@@ -51,7 +51,7 @@ def tell(task: str, updates: int, width: int) -> None:
     run = compose(TASK, "bfq")
     config = configure(bfq.AGENT, {**run.config, "width": width})
     data = load_dataset(task)
-    seen = transforms.apply(transforms.fit(data, **run.data), data)
+    seen = transforms.apply_transforms(transforms.fit_transforms(data, **run.data), data)
     rows = {name: jnp.asarray(seen[name]) for name in ("observations", "actions")}
     free, bounded = (_updates(rows, config, bound) for bound in (0.0, config.clip_norm))
 

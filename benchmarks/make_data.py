@@ -107,7 +107,7 @@ def main() -> None:
         row |= {"seconds": wall, "rows_per_second": args.size / wall, "sha256": dataset.sha256}
         row["cores_busy"] = (busy_seconds() - before) / wall / cores()
         began = time.monotonic()
-        loaded = store.load(Path(folder) / "set")
+        loaded = store.open_dataset(Path(folder) / "set")
         row["load_seconds"] = time.monotonic() - began
         total = float(loaded.observations.sum() + loaded.rewards.sum())  # every row is read
         row["load_and_read_seconds"] = time.monotonic() - began

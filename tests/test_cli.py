@@ -13,7 +13,7 @@ import pytest
 
 import bfq
 from bfq.cli.main import VERBS, main
-from bfq.data.readers.tables import READERS
+from bfq.data.readers import FORMATS
 from bfq.options import OPTIONS, PROTOCOL
 from bfq.tasks.catalog import TASKS
 from bfq.tasks.pendulum import generate_pendulum
@@ -220,7 +220,7 @@ def test_help_names_every_kind_of_file_that_is_read(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--help"])
     shown = capsys.readouterr().out
-    assert all(ending in shown for ending in READERS)
+    assert all(ending in shown for ending in FORMATS)
 
 
 BAD = {

@@ -34,7 +34,7 @@ def test_make_keeps_the_data_and_writes_d4rls_layout(tmp_path, capsys):
     assert made["transitions"] == 300
     with h5py.File(tmp_path / "hopper.hdf5") as file:
         assert {"observations", "timeouts", "infos"} <= set(file)
-    assert 0 < len(d4rl.read(tmp_path / "hopper.hdf5")) <= 299
+    assert 0 < len(d4rl.read_d4rl(tmp_path / "hopper.hdf5")) <= 299
     tasks = {card["name"]: card for card in json.loads(_out(capsys, "tasks", "--json"))}
     assert tasks["local/hopper-random"]["data_here"] == "yes"
     assert tasks["halfcheetah-medium-v2"]["data_here"] == "needs a file"
@@ -241,7 +241,7 @@ BAD = {
     "data import none.npz --as x --map observations=a,observations=b": "twice",
     "data inspect hopper-medium-v2": "bfq data import FILE",
     "data inspect nothing": "unknown task or file",
-    "data inspect pendulum-mixed --replay": "no stored states",
+    "data inspect pendulum-mixed --replay": "no stored simulator states",
     "data reroll none.npz": "no file",
     "data reroll log.txt --robot hopper": "log.txt",
     "data download local/hopper-medium": "local/hopper-medium",

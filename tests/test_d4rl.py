@@ -9,7 +9,7 @@ import pytest
 
 import bfq
 from bfq.data.readers import d4rl
-from bfq.data.readers.hdf5 import names_in, read_arrays
+from bfq.data.readers.binary import hdf5_names, read_hdf5
 from bfq.errors import BadInput
 from bfq.tasks.weights import load_policy, read_stored_policy
 
@@ -92,11 +92,11 @@ def boundaries_of_iql(dataset):
 @each_file
 def test_a_genuine_file_gives_the_transitions_worked_out_by_hand(stem):
     size, timeouts, terminals, count, ends, terminal_rows, returns = EXPECTED[stem]
-    raw = read_arrays(FILES / f"{stem}.hdf5", ["rewards", "timeouts", "terminals"])
+    raw = read_hdf5(FILES / f"{stem}.hdf5", ["rewards", "timeouts", "terminals"])
     assert len(raw["rewards"]) == size
     assert np.flatnonzero(raw["timeouts"]).tolist() == timeouts
     assert np.flatnonzero(raw["terminals"]).tolist() == terminals
-    dataset = d4rl.read(FILES / f"{stem}.hdf5")
+    dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
     assert len(dataset) == count == size - 1 - sum(row < size - 1 for row in timeouts)
     assert np.flatnonzero(dataset.episode_ends).tolist() == ends
     assert np.flatnonzero(dataset.masks == 0).tolist() == terminal_rows
@@ -107,7 +107,7 @@ def test_a_genuine_file_gives_the_transitions_worked_out_by_hand(stem):
 @each_file
 def test_a_genuine_file_gives_what_a_plain_loop_by_the_rule_gives(stem):
     path = FILES / f"{stem}.hdf5"
-    dataset = d4rl.read(path)
+    dataset = d4rl.read_d4rl(path)
     with h5py.File(path) as file:
         kept, wanted = by_the_rule(file)
         for name, column in wanted.items():
@@ -120,7 +120,7 @@ def test_a_genuine_file_gives_what_a_plain_loop_by_the_rule_gives(stem):
 @genuine
 @each_file
 def test_episodes_end_where_iql_finds_their_ends(stem):
-    dataset = d4rl.read(FILES / f"{stem}.hdf5")
+    dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
     np.testing.assert_array_equal(dataset.episode_ends, boundaries_of_iql(dataset))
 
 
@@ -132,38 +132,38 @@ def test_states_are_those_before_the_action_also_where_the_file_has_them_a_row_l
         "hopper_medium-v2": slice(1, 6),
     }
     for stem, shown in widths.items():
-        dataset = d4rl.read(FILES / f"{stem}.hdf5")
+        dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
         qpos = dataset.infos["qpos"][:, shown]
         np.testing.assert_array_equal(
             dataset.observations[:, : qpos.shape[1]], qpos.astype(np.float32)
         )
-    ant = d4rl.read(FILES / "antmaze-medium-play-v0.hdf5")
-    stored = read_arrays(FILES / "antmaze-medium-play-v0.hdf5", ["infos/qpos"])["infos/qpos"]
+    ant = d4rl.read_d4rl(FILES / "antmaze-medium-play-v0.hdf5")
+    stored = read_hdf5(FILES / "antmaze-medium-play-v0.hdf5", ["infos/qpos"])["infos/qpos"]
     np.testing.assert_array_equal(
         ant.infos["qpos"][1:500], stored[:499]
     )  # late in the file by one row
     np.testing.assert_array_equal(
         np.hstack([ant.infos["qpos"], ant.infos["qvel"]]), ant.observations
     )
-    assert any("a row late" in note for note in ant.notes)
+    assert any("one row late" in note for note in ant.notes)
 
 
 @genuine
 def test_states_that_stand_still_are_left_out():
-    dataset = d4rl.read(FILES / "halfcheetah_medium_replay-v1.hdf5")
+    dataset = d4rl.read_d4rl(FILES / "halfcheetah_medium_replay-v1.hdf5")
     assert sorted(dataset.infos) == ["action_log_probs"]
-    assert any("stand still" in note for note in dataset.notes)
+    assert any("are constant while" in note for note in dataset.notes)
 
 
 @genuine
 def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
     # The ant of this file jumps 25 meters from row 1000 to row 1001, but the time-out is flagged in row 998.
-    dataset = d4rl.read(FILES / "antmaze-large-diverse-v0.hdf5")
+    dataset = d4rl.read_d4rl(FILES / "antmaze-large-diverse-v0.hdf5")
     step = np.linalg.norm(dataset.next_observations[:, :2] - dataset.observations[:, :2], axis=1)
     assert np.flatnonzero(step > 1).tolist() == [999]  # row 1000 of the file, one row up
     assert any("first: row 1000 of the file" in note for note in dataset.notes)
     assert not any(
-        "does not flag" in note for note in d4rl.read(FILES / "ant_medium-v2.hdf5").notes
+        "does not flag" in note for note in d4rl.read_d4rl(FILES / "ant_medium-v2.hdf5").notes
     )
 
 
@@ -171,7 +171,7 @@ def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
 @each_file
 def test_a_genuine_file_is_recognized_and_named_by_its_task(stem):
     assert d4rl.is_d4rl(FILES / f"{stem}.hdf5")
-    assert d4rl.read(FILES / f"{stem}.hdf5").name == stem.replace("_", "-")
+    assert d4rl.read_d4rl(FILES / f"{stem}.hdf5").name == stem.replace("_", "-")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def written(path, arrays):
 
 def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
     plain = columns()
-    wanted = d4rl.read(written(tmp_path / "plain.hdf5", plain))
+    wanted = d4rl.read_d4rl(written(tmp_path / "plain.hdf5", plain))
     # Rows 0 to 10 but not 3: rewards 0+1+2, then 4+5+6, then 7+8+9+10.
     assert wanted.rewards.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert wanted.masks.tolist() == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
@@ -244,14 +244,14 @@ def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
         },
     }
     for name, changes in layouts.items():
-        got = d4rl.read(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
+        got = d4rl.read_d4rl(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
         assert got.sha256 == wanted.sha256, name
         assert not got.infos
 
 
 def test_infos_are_kept_for_the_rows_that_are_kept_in_their_own_precision(tmp_path):
     infos = {"infos/qpos": np.arange(24.0).reshape(12, 2) / 7, "infos/goal": np.arange(12)}
-    dataset = d4rl.read(written(tmp_path / "log.hdf5", {**columns(), **infos}))
+    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", {**columns(), **infos}))
     assert dataset.infos["goal"].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert dataset.infos["qpos"].dtype == np.float64
     np.testing.assert_array_equal(dataset.infos["qpos"][3], infos["infos/qpos"][4])
@@ -264,9 +264,9 @@ def test_without_time_outs_the_steps_of_an_episode_are_counted(tmp_path, episode
         kept, wanted = by_the_rule(file, episode_steps)
     if not kept:
         with pytest.raises(BadInput, match="no transition"):
-            d4rl.read(path, episode_steps)
+            d4rl.read_d4rl(path, episode_steps)
         return
-    dataset = d4rl.read(path, episode_steps)
+    dataset = d4rl.read_d4rl(path, episode_steps)
     for name, column in wanted.items():
         np.testing.assert_array_equal(getattr(dataset, name), column, err_msg=name)
     if episode_steps == 4:
@@ -277,18 +277,18 @@ def test_without_time_outs_the_steps_of_an_episode_are_counted(tmp_path, episode
 
 def test_without_time_outs_and_steps_the_remedy_is_told(tmp_path):
     with pytest.raises(BadInput, match="give episode_steps"):
-        d4rl.read(written(tmp_path / "log.hdf5", columns(timeouts=None)))
+        d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(timeouts=None)))
 
 
 def test_a_time_out_that_is_terminal_too_is_dropped_as_d4rl_does(tmp_path):
-    dataset = d4rl.read(written(tmp_path / "log.hdf5", columns(terminals=np.arange(12) == 3)))
+    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(terminals=np.arange(12) == 3)))
     assert 3.0 not in dataset.rewards
     assert dataset.masks.all()
     assert np.flatnonzero(dataset.episode_ends).tolist() == [2, 9]
 
 
 def test_a_log_without_any_end_is_one_episode_and_says_so(tmp_path):
-    dataset = d4rl.read(
+    dataset = d4rl.read_d4rl(
         written(tmp_path / "log.hdf5", columns(terminals=np.zeros(12), timeouts=np.zeros(12)))
     )
     assert np.flatnonzero(dataset.episode_ends).tolist() == [10]
@@ -297,23 +297,23 @@ def test_a_log_without_any_end_is_one_episode_and_says_so(tmp_path):
 
 def test_an_episode_of_which_only_the_time_out_row_is_left_vanishes(tmp_path):
     # Row 6 is terminal, row 7 a time-out: the episode of row 7 alone gives nothing.
-    dataset = d4rl.read(written(tmp_path / "log.hdf5", columns(timeouts=np.arange(12) == 7)))
+    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(timeouts=np.arange(12) == 7)))
     assert dataset.episode_returns.tolist() == [21.0, 27.0]
 
 
 def test_actions_a_little_beyond_one_are_clipped_with_a_word_and_others_refused(tmp_path):
     actions = columns()["actions"]
     actions[5, 1] = -1.3662
-    dataset = d4rl.read(written(tmp_path / "human.hdf5", columns(actions=actions)))
+    dataset = d4rl.read_d4rl(written(tmp_path / "human.hdf5", columns(actions=actions)))
     assert dataset.actions.min() == -1.0
     assert any("1 row, up to ±1.37, were clipped" in note for note in dataset.notes)
     actions[5, 1] = -1.00001  # rounding
     assert not any(
         "clipped" in note
-        for note in d4rl.read(written(tmp_path / "r.h5", columns(actions=actions))).notes
+        for note in d4rl.read_d4rl(written(tmp_path / "r.h5", columns(actions=actions))).notes
     )
     with pytest.raises(BadInput, match="actions reach 20"):
-        d4rl.read(written(tmp_path / "other.hdf5", columns(actions=20 * np.sign(actions))))
+        d4rl.read_d4rl(written(tmp_path / "other.hdf5", columns(actions=20 * np.sign(actions))))
 
 
 def test_a_written_dataset_comes_back_without_its_time_out_rows_and_its_last_row(tmp_path):
@@ -331,10 +331,10 @@ def test_a_written_dataset_comes_back_without_its_time_out_rows_and_its_last_row
         action_low=-2.0,
         action_high=2.0,
     )
-    d4rl.write(dataset, tmp_path / "log.hdf5")
+    d4rl.write_d4rl(dataset, tmp_path / "log.hdf5")
     assert [path.name for path in tmp_path.iterdir()] == ["log.hdf5"]
     assert d4rl.is_d4rl(tmp_path / "log.hdf5")
-    back = d4rl.read(tmp_path / "log.hdf5")
+    back = d4rl.read_d4rl(tmp_path / "log.hdf5")
     kept = [0, 1, 2, 4, 5, 6, 7, 8]
     for name in ("observations", "actions", "rewards", "next_observations", "masks"):
         np.testing.assert_array_equal(
@@ -360,7 +360,7 @@ def test_a_plain_table_is_not_taken_for_d4rl(tmp_path):
 
 def refused(path, match):
     with pytest.raises(BadInput, match=match):
-        d4rl.read(path)
+        d4rl.read_d4rl(path)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_odd_infos_do_no_harm(tmp_path):
         "infos/one": 3.0,
         "next_observations": np.full((12, 3), np.inf),
     }
-    dataset = d4rl.read(written(tmp_path / "log.hdf5", {**columns(), **odd}))
+    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", {**columns(), **odd}))
     assert sorted(dataset.infos) == ["nan"]
 
 
@@ -445,7 +445,7 @@ def test_a_shape_that_the_file_cannot_have_filled_is_refused_before_memory_is_as
     path = written(tmp_path / "log.hdf5", columns(observations=None))
     with h5py.File(path, "a") as file:
         file.create_dataset("observations", (10**9, 100), "f4", chunks=(1000, 100))
-    refused(path, "claim 400,000,000,")
+    refused(path, "declare 400,000,000,")
 
 
 def test_a_bomb_of_compressed_zeros_is_refused(tmp_path):
@@ -457,8 +457,8 @@ def test_a_bomb_of_compressed_zeros_is_refused(tmp_path):
         )
         for k in range(200):
             array.id.write_direct_chunk((k * 2**20, 0), chunk)
-    with pytest.raises(BadInput, match="claim 3,355,443,200 bytes"):
-        read_arrays(path)
+    with pytest.raises(BadInput, match="declare 3,355,443,200 bytes"):
+        read_hdf5(path)
 
 
 def test_objects_in_a_file_are_never_made(tmp_path):
@@ -471,9 +471,9 @@ def test_objects_in_a_file_are_never_made(tmp_path):
         file["fixed"] = np.bytes_("héllo".encode())
         file["broken"] = np.bytes_(b"\xff")
     for name in ("ragged", "pointers", "empty", "words"):
-        with pytest.raises(BadInput, match="neither numbers nor words of a fixed length"):
-            read_arrays(path, [name])
-    read = read_arrays(path, ["fixed", "broken", "absent", "fixed/inner", "no/where"])
+        with pytest.raises(BadInput, match="neither numbers nor text of a fixed length"):
+            read_hdf5(path, [name])
+    read = read_hdf5(path, ["fixed", "broken", "absent", "fixed/inner", "no/where"])
     assert {name: str(value) for name, value in read.items()} == {
         "fixed": "héllo",
         "broken": "\ufffd",
@@ -486,8 +486,8 @@ def test_names_follow_no_link_and_end_in_a_circle(tmp_path):
     )
     with h5py.File(path, "a") as file:
         file["g/back"] = file["/"]
-    assert sorted(names_in(path)) == ["a", "g/b"]
-    assert sorted(read_arrays(path)) == ["a", "g/b"]
+    assert sorted(hdf5_names(path)) == ["a", "g/b"]
+    assert sorted(read_hdf5(path)) == ["a", "g/b"]
 
 
 # --- the policy in a file -----------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def test_the_stored_policy_is_the_published_one(robot):
 @pytest.mark.parametrize("robot", SAC)
 def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(robot):
     """log p(a) = Σ log N(artanh a; μ, σ) − Σ log(1 − a² + 10⁻⁶), where a = tanh u."""
-    dataset = d4rl.read(FILES / f"{robot}_medium-v2.hdf5")
+    dataset = d4rl.read_d4rl(FILES / f"{robot}_medium-v2.hdf5")
     mean, log_std = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(
         dataset.observations
     )
@@ -531,7 +531,7 @@ def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(r
 @genuine
 @pytest.mark.parametrize("hand", ["pen", "door"])
 def test_a_cloned_policy_gives_the_logged_actions_themselves(hand):
-    dataset = d4rl.read(FILES / f"{hand}-cloned-v1.hdf5")
+    dataset = d4rl.read_d4rl(FILES / f"{hand}-cloned-v1.hdf5")
     policy = read_stored_policy(FILES / f"{hand}-cloned-v1.hdf5")
     np.testing.assert_allclose(policy.act(dataset.observations), dataset.actions, atol=1e-4)
     np.testing.assert_allclose(
@@ -544,7 +544,7 @@ def test_a_cloned_policy_gives_the_logged_actions_themselves(hand):
 def test_an_expert_of_adroit_has_the_logged_mean_and_deviation(hand):
     # The file holds the layer of the mean in place of that of log σ: taken at its word, σ would be wrong.
     path = FILES / f"{hand}-expert-v1.hdf5"
-    dataset = d4rl.read(path)
+    dataset = d4rl.read_d4rl(path)
     mean, log_std = read_stored_policy(path).gaussian(dataset.observations)
     np.testing.assert_allclose(mean, dataset.infos["action_mean"], atol=1e-5)
     np.testing.assert_array_equal(log_std, dataset.infos["action_log_std"])

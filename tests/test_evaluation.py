@@ -5,7 +5,7 @@ import pytest
 
 import bfq
 from bfq.agents import Acting
-from bfq.data.transforms import fit
+from bfq.data.transforms import fit_transforms
 from bfq.errors import BadInput
 from bfq.evaluation import film as film_module
 from bfq.evaluation import rollout as module
@@ -32,7 +32,7 @@ def test_policies_see_normalized_observations_and_act_in_the_worlds_units(monkey
         actions=np.zeros((100, 1)), rewards=np.zeros(100), timeouts=np.arange(100) == 99,
         action_low=-2.0, action_high=6.0,
     )  # fmt: skip
-    transforms = fit(data)
+    transforms = fit_transforms(data)
     seen = []
 
     def policy(states, observations, keys, configs, time):

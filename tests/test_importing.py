@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bfq.data import published, store
-from bfq.data.dataset import from_arrays
+from bfq.data.arrays import from_arrays
 from bfq.data.readers import d4rl
 from bfq.data.store import dataset_folder
 from bfq.errors import BadInput
@@ -28,7 +28,7 @@ def hopper_file(folder: Path, name: str = "hopper_medium-v2.hdf5") -> Path:
     log = from_arrays(
         observations, actions, rng.normal(size=30), timeouts=ends, action_low=-1, action_high=1
     )
-    d4rl.write(log, folder / name)
+    d4rl.write_d4rl(log, folder / name)
     return folder / name
 
 

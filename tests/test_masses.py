@@ -47,7 +47,7 @@ def test_runners_and_the_world_of_that_name_weigh_the_same(robot):
 @pytest.mark.skipif(not FILES.exists(), reason="the genuine files are not here")
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d"])
 def test_with_the_old_masses_the_steps_of_d4rl_are_repeated_to_rounding(robot):
-    dataset = d4rl.read(FILES / f"{robot}_medium-v2.hdf5")
+    dataset = d4rl.read_d4rl(FILES / f"{robot}_medium-v2.hdf5")
     then = replay(dataset, OLD_MASSES[robot], rows=200)
     today = replay(dataset, GYMNASIUM[robot], rows=200)
     assert then["relative"]["q95"] < 1e-5

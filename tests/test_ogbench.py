@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from bfq.data.readers.ogbench import WORLDS, read, relabel, world_and_goal
+from bfq.data.readers.ogbench import LAYOUTS, layout_and_goal, read_ogbench, relabel
 from bfq.envs.batch import SerialEnvironments
 from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput
@@ -66,8 +66,8 @@ def states_about(goal, width, size=4000, dtype=np.float32):
 )
 def test_rewards_are_the_packages_to_the_last_number(world, dtype):
     for number in range(1, 6):
-        goal = world_and_goal(f"{world}-singletask-task{number}-v0")[1]
-        qpos, buttons = states_about(goal, WORLDS[world].qpos, dtype=dtype)
+        goal = layout_and_goal(f"{world}-singletask-task{number}-v0")[1]
+        qpos, buttons = states_about(goal, LAYOUTS[world].qpos, dtype=dtype)
         rewards, masks = relabel(goal, qpos, buttons)
         expected = package_labels(world, number, {"qpos": qpos, "button_states": buttons})
         np.testing.assert_array_equal(rewards, expected[0])
@@ -82,10 +82,10 @@ def test_rewards_are_the_packages_to_the_last_number(world, dtype):
 )
 def test_a_worlds_numbers_are_those_of_its_simulator(world):
     simulators = SerialEnvironments(f"ogbench/{world}-singletask-v0", [0], 5)
-    assert simulators.observations.shape[1] == WORLDS[world].observation
+    assert simulators.observations.shape[1] == LAYOUTS[world].observation
     simulators.reset()
-    assert len(simulators.members[0].unwrapped.data.qpos) == WORLDS[world].qpos
-    assert simulators.members[0].unwrapped._reward_task_id == WORLDS[world].default
+    assert len(simulators.members[0].unwrapped.data.qpos) == LAYOUTS[world].qpos
+    assert simulators.members[0].unwrapped._reward_task_id == LAYOUTS[world].default
 
 
 def maze_file(path, lengths=(6, 1, 4), change=None):
@@ -117,7 +117,7 @@ def maze_file(path, lengths=(6, 1, 4), change=None):
 
 def test_a_file_is_read_as_the_package_reads_it(tmp_path):
     path = maze_file(tmp_path / "antmaze.npz")
-    dataset = read(path, ANT)
+    dataset = read_ogbench(path, ANT)
     theirs = ogbench.load_dataset(path, add_info=True)
     theirs["rewards"], theirs["masks"] = package_labels("antmaze-large", 1, theirs)
     assert len(dataset) == 5 + 0 + 3
@@ -137,39 +137,39 @@ def test_a_file_is_read_as_the_package_reads_it(tmp_path):
 
 
 def test_success_in_the_middle_of_a_trajectory_stops_the_value_and_not_the_episode(tmp_path):
-    dataset = read(maze_file(tmp_path / "antmaze.npz"), ANT)
+    dataset = read_ogbench(maze_file(tmp_path / "antmaze.npz"), ANT)
     np.testing.assert_array_equal(dataset.masks, [1, 1, 0, 1, 1, 1, 1, 1])
     np.testing.assert_array_equal(dataset.rewards, dataset.masks * -1)
     np.testing.assert_array_equal(np.flatnonzero(dataset.episode_ends), [4, 7])
 
 
 def test_rewards_of_the_next_state_come_one_row_earlier_and_are_recorded(tmp_path):
-    dataset = read(maze_file(tmp_path / "antmaze.npz"), ANT, reward_on="next_state")
+    dataset = read_ogbench(maze_file(tmp_path / "antmaze.npz"), ANT, reward_on="next_state")
     np.testing.assert_array_equal(dataset.masks, [1, 0, 1, 1, 1, 1, 1, 1])
     assert any("after the action" in note for note in dataset.notes)
     assert "on the next state" in dataset.source
-    with pytest.raises(BadInput, match="not of 'goal'"):
-        read(tmp_path / "antmaze.npz", ANT, reward_on="goal")
+    with pytest.raises(BadInput, match="not to 'goal'"):
+        read_ogbench(tmp_path / "antmaze.npz", ANT, reward_on="goal")
 
 
 def test_a_task_has_one_goal_whatever_its_name_says_about_the_data():
-    assert world_and_goal("cube-single-play-singletask-v0") == world_and_goal(
+    assert layout_and_goal("cube-single-play-singletask-v0") == layout_and_goal(
         "cube-single-singletask-task2-v0"
     )
-    assert world_and_goal("scene-play-singletask-task4-v0")[1].buttons == (1, 0)
+    assert layout_and_goal("scene-play-singletask-task4-v0")[1].buttons == (1, 0)
     with pytest.raises(BadInput, match="antmaze-large"):
-        world_and_goal("antmaze-larg-navigate-singletask-v0")
-    with pytest.raises(BadInput, match="no single task"):
-        world_and_goal("cube-single-play-v0")
+        layout_and_goal("antmaze-larg-navigate-singletask-v0")
+    with pytest.raises(BadInput, match="not a single task"):
+        layout_and_goal("cube-single-play-v0")
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"qpos": None}, "is not laid out as"),
-        ({"next_observations": np.zeros((11, 29))}, "is not laid out as"),
-        ({"qpos": np.zeros((11, 21))}, "a file of another world"),
-        ({"qpos": np.zeros((4, 15))}, "one row a state"),
+        ({"qpos": None}, "does not have the layout"),
+        ({"next_observations": np.zeros((11, 29))}, "does not have the layout"),
+        ({"qpos": np.zeros((11, 21))}, "a file of another environment"),
+        ({"qpos": np.zeros((4, 15))}, "one row per state"),
         ({"qpos": np.full((11, 15), np.nan)}, "finite"),
         ({"actions": np.full((11, 8), 3.0)}, "leave their range in row 0"),
         ({"terminals": np.zeros(11)}, "does not end a trajectory"),
@@ -179,7 +179,7 @@ def test_a_task_has_one_goal_whatever_its_name_says_about_the_data():
 )
 def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(tmp_path, change, sentence):
     with pytest.raises(BadInput, match=sentence):
-        read(maze_file(tmp_path / "antmaze.npz", change=change), ANT)
+        read_ogbench(maze_file(tmp_path / "antmaze.npz", change=change), ANT)
 
 
 def test_what_is_no_npz_file_is_refused_in_a_sentence(tmp_path):
@@ -187,7 +187,7 @@ def test_what_is_no_npz_file_is_refused_in_a_sentence(tmp_path):
     np.save(tmp_path / "one.npy", np.zeros(3))
     for name in ("text.npz", "one.npy", "nowhere.npz"):
         with pytest.raises(BadInput, match=name):
-            read(tmp_path / name, ANT)
+            read_ogbench(tmp_path / name, ANT)
 
 
 @functools.cache
@@ -203,7 +203,7 @@ def test_play_data_is_whole_episodes_with_the_rewards_of_the_task(world):
     np.testing.assert_array_equal(log.next_observations[:-1][inside], log.observations[1:][inside])
     assert (log.next_observations[59] != log.observations[60]).any()
     assert np.abs(log.actions).max() <= 1.0
-    _, goal = world_and_goal(f"{world}-singletask-task2-v0")
+    _, goal = layout_and_goal(f"{world}-singletask-task2-v0")
     rewards, masks = relabel(goal, log.infos["qpos"], log.infos.get("button_states"))
     np.testing.assert_array_equal(log.rewards, rewards)
     np.testing.assert_array_equal(log.masks, masks)
@@ -256,7 +256,7 @@ def test_play_data_written_in_ogbenchs_layout_is_read_back_as_the_same_transitio
         for name, column in columns.items()
     }
     np.savez(tmp_path / "scene.npz", **arrays)
-    dataset = read(tmp_path / "scene.npz", "scene-play-singletask-v0")
+    dataset = read_ogbench(tmp_path / "scene.npz", "scene-play-singletask-v0")
     for name in ("observations", "actions", "next_observations", "rewards", "masks"):
         np.testing.assert_array_equal(getattr(dataset, name), getattr(log, name), err_msg=name)
     np.testing.assert_array_equal(dataset.episode_ends, log.episode_ends)
@@ -297,7 +297,7 @@ def test_an_oracle_solves_the_single_task_and_is_paid_as_the_data_is():
     assert simulators.success[0] == 1.0
     assert terminated[0]
     rewards, masks = relabel(
-        world_and_goal("cube-single-singletask-task2-v0")[1], np.array(states), None
+        layout_and_goal("cube-single-singletask-task2-v0")[1], np.array(states), None
     )
     np.testing.assert_array_equal(rewards, paid)
     np.testing.assert_array_equal(

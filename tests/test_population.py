@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bfq.agents.registry import configure, get_agent
-from bfq.data.dataset import from_arrays
-from bfq.data.transforms import apply, fit
+from bfq.data.arrays import from_arrays
+from bfq.data.transforms import apply_transforms, fit_transforms
 from bfq.errors import BadInput
 from bfq.run import Member
 from bfq.training import population as module
@@ -33,11 +33,12 @@ def parts():
     a = rng.uniform(-1, 1, (200, 2)).astype(np.float32)
     ends = np.arange(200) % 10 == 9
     data = from_arrays(s, a, s[:, 0], timeouts=ends, next_observations=s + 1)
-    agent, transforms, members = get_agent("bfq"), fit(data), [Member(0, {}), Member(7, {"eta": 0.3})]  # fmt: skip
+    agent, transforms = get_agent("bfq"), fit_transforms(data)
+    members = [Member(0, {}), Member(7, {"eta": 0.3})]
 
     def fetch(which):
-        rows = data.rows(which) if isinstance(which, slice) else data.drawn(np.asarray(which))
-        return apply(transforms, rows)
+        rows = data.rows(which) if isinstance(which, slice) else data.take(np.asarray(which))
+        return apply_transforms(transforms, rows)
 
     return data, create_population(agent, configure(agent, TINY), members), fetch
 

@@ -12,10 +12,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bfq.data.checks import completed, from_data
-from bfq.data.dataset import from_arrays, from_episodes
+from bfq.data.arrays import complete_range, from_arrays, from_episodes, infer_range
+from bfq.data.checks import mark_ends
 from bfq.data.defects import name_of
-from bfq.data.episodes import mark_ends
 from bfq.data.readers import delimited
 from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput
@@ -208,7 +207,7 @@ def test_a_prefix_of_columns_without_numbers_is_told_from_a_misspelt_name(tmp_pa
     }
     path = write_csv(tmp_path / "log.csv", columns)
     with pytest.raises(
-        BadInput, match="numbered columns only .such as obs_0, obs_1., while F_x, F_y begin"
+        BadInput, match="numbered columns only .such as obs_0, obs_1.; F_x, F_y begin"
     ):
         read_table(path, {"actions": "F_", "rewards": "gain"})
     with pytest.raises(BadInput, match="did you mean 'gain'"):
@@ -227,9 +226,7 @@ def test_common_names_stand_for_our_words_in_a_mapping(tmp_path):
     path = write_csv(tmp_path / "log.csv", {names[word]: column for word, column in given.items()})
     mapping = {"obs": "seen_", "acts": "F_", "rew": "gain", "truncated": "cut", "terminated": "out"}
     assert read_table(path, mapping).sha256 == from_arrays(**given).sha256
-    with pytest.raises(
-        BadInput, match="names observations twice, for state stands for them as well"
-    ):
+    with pytest.raises(BadInput, match="names observations twice: state means the same"):
         read_table(path, {**mapping, "state": "gain"})
 
 
@@ -268,21 +265,21 @@ def lengths_to_flags(*lengths):
 ])  # fmt: skip
 def test_done_alone_is_sorted_into_terminals_and_time_outs(lengths, timeouts):
     done = lengths_to_flags(*lengths)
-    marked = mark_ends(len(done), {"dones": done})
+    terminal, timeout, notes = mark_ends(len(done), {"dones": done})
     ends = np.flatnonzero(done)
-    assert np.flatnonzero(marked.timeout).tolist() == ends[timeouts].tolist()
-    assert (marked.timeout ^ marked.terminal).tolist() == done.tolist()
-    assert "--map terminals=" in marked.notes[0]
+    assert np.flatnonzero(timeout).tolist() == ends[timeouts].tolist()
+    assert (timeout ^ terminal).tolist() == done.tolist()
+    assert "--map terminals=" in notes[0]
 
 
 def test_done_beside_another_flag_is_the_other_kind():
     done, some = lengths_to_flags(4, 4, 4), lengths_to_flags(4, 8)
     some[-1] = False
-    beside = mark_ends(12, {"dones": done, "timeouts": some})
-    assert np.flatnonzero(beside.terminal).tolist() == [7, 11]
-    beside = mark_ends(12, {"dones": done, "terminals": some})
-    assert np.flatnonzero(beside.timeout).tolist() == [7, 11]
-    assert beside.notes == ()
+    terminal, _, _ = mark_ends(12, {"dones": done, "timeouts": some})
+    assert np.flatnonzero(terminal).tolist() == [7, 11]
+    _, timeout, notes = mark_ends(12, {"dones": done, "terminals": some})
+    assert np.flatnonzero(timeout).tolist() == [7, 11]
+    assert notes == []
 
 
 def test_ids_lengths_and_starts_say_the_same():
@@ -311,21 +308,21 @@ def test_ids_lengths_and_starts_say_the_same():
     ([[-5.0, 2.0], [5.0, 2.0]], [-5, 1], [5, 3]),  # a dimension that never moves
 ])  # fmt: skip
 def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
-    lows, highs, told = from_data(np.array(actions))
+    lows, highs, told = infer_range(np.array(actions))
     np.testing.assert_allclose(lows, low, rtol=1e-6)
     np.testing.assert_allclose(highs, high, rtol=1e-6)
     assert bool(told) == ((list(low), list(high)) != ([-1], [1]))
 
 
 @pytest.mark.parametrize(("given", "missing", "told"), [
-    ((None, None), "The range", "-40 to 40 for 0 and 2, -20 to 20 for 1 (numbers of an action"),
-    ((-50.0, None), "The action_high", "-50 to 40 for 0 and 2, -50 to 20 for 1 (numbers of an action"),
-    ((None, [40, 50, 60]), "The action_low", "-40 to 40 for 0, -20 to 50 for 1, -40 to 60 for 2 (numbers"),
-    (([-40, -20, -40], None), "The action_high", "-40 to 40 for 0 and 2, -20 to 20 for 1 (numbers of an"),
+    ((None, None), "The range", "-40 to 40 for 0 and 2, -20 to 20 for 1, counting dimensions"),
+    ((-50.0, None), "The action_high", "-50 to 40 for 0 and 2, -50 to 20 for 1, counting dimensions"),
+    ((None, [40, 50, 60]), "The action_low", "-40 to 40 for 0, -20 to 50 for 1, -40 to 60 for 2, counting"),
+    (([-40, -20, -40], None), "The action_high", "-40 to 40 for 0 and 2, -20 to 20 for 1, counting"),
 ])  # fmt: skip
 def test_the_note_on_a_range_tells_what_was_missing_and_what_holds_now(given, missing, told):
     reach = np.array([40.0, 20.0, 40.0])
-    low, high, sentence = completed(np.stack([-reach, reach]), *given)
+    low, high, sentence = complete_range(np.stack([-reach, reach]), *given)
     np.testing.assert_array_equal(low, -reach if given[0] is None else np.broadcast_to(given[0], 3))
     np.testing.assert_array_equal(high, reach if given[1] is None else np.broadcast_to(given[1], 3))
     assert sentence.startswith(
@@ -343,7 +340,7 @@ def test_one_bound_is_noted_as_it_is_kept(tmp_path):
     (note,) = [note for note in data.notes if "was not given" in note]
     assert note.startswith("The action_high of the actions")
     first, second = data.action_high
-    assert f"taken as -50 to {first:g} for 0, -50 to {second:g} for 1 (numbers" in note
+    assert f"taken as -50 to {first:g} for 0, -50 to {second:g} for 1, counting" in note
     for wrong in ([-50, -50, -50], [-50]):
         numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
         with pytest.raises(BadInput, match=numbers):
@@ -438,7 +435,7 @@ def test_a_third_partys_pendulum_log_goes_in_as_it_is():
     assert (data.action_low.tolist(), data.action_high.tolist()) == ([-2.0], [2.0])
     notes = " ".join(data.notes)
     assert "obs as observations, new_obs as next_observations" in notes
-    assert "all 500 episodes that it ends have the same length" in notes
+    assert "all 500 episodes have the same length" in notes
     # Its next observations at the 199th step are those of the next episode's start, which is told.
     assert [name_of(note) for note in data.notes if name_of(note)] == ["next-from-another-episode"]
     forced = read_table(SHARED / "logged" / "pendulum_replay_v1.1.0.npz", {"terminals": "dones"})

@@ -9,9 +9,9 @@ from bfq.agents.registry import register as register
 from bfq.api import Result as Result
 from bfq.api import evaluate as evaluate
 from bfq.api import train as train
+from bfq.data.arrays import from_arrays as from_arrays
+from bfq.data.arrays import from_episodes as from_episodes
 from bfq.data.dataset import Dataset as Dataset
-from bfq.data.dataset import from_arrays as from_arrays
-from bfq.data.dataset import from_episodes as from_episodes
 from bfq.deploy.policy import Policy as Policy
 from bfq.deploy.policy import load_policy as load_policy
 from bfq.errors import BadInput as BadInput

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bfq.agents import Agent
 from bfq.agents.registry import check_acting, load_agent
 from bfq.data.dataset import Dataset
-from bfq.data.store import save
+from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
@@ -148,7 +148,7 @@ def train(
             raise BadInput(f"{folder} holds a run already: choose another folder.")
         place = folder / name
         run = dataclasses.replace(run, task=str(place.absolute()))
-        start(run, folder, task, keep=lambda: save(task, place))
+        start(run, folder, task, keep=lambda: save_dataset(task, place))
     else:
         start(run, folder)
     return Result(folder, complete(folder, quiet=quiet))

@@ -10,10 +10,9 @@ import numpy as np
 
 from bfq.agents import Spec
 from bfq.agents.registry import configure, get_agent
-from bfq.data.dataset import Dataset
-from bfq.data.statistics import forget
+from bfq.data.dataset import Dataset, release_pages
 from bfq.data.store import exists
-from bfq.data.transforms import RewardTransform, Transforms, apply, fit
+from bfq.data.transforms import RewardTransform, Transforms, apply_transforms, fit_transforms
 from bfq.errors import BadInput, Busy, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
@@ -79,7 +78,7 @@ def start(
             f"{begins}, after the end of this run: "
             "--set policy_target_start=0."
         )
-    fitted = fit(dataset, run.data["observations"], run.data["reward"])
+    fitted = fit_transforms(dataset, run.data["observations"], run.data["reward"])
     started = dataclasses.replace(
         run, transforms=_transforms_record(fitted), dataset=_data_record(run, dataset)
     )
@@ -346,12 +345,12 @@ def _train(
     world, protocol = world_of(run), protocol_from(dict(run.evaluation))
 
     def fetch(which: Any) -> dict[str, Any]:
-        rows = dataset.rows(which) if isinstance(which, slice) else dataset.drawn(which)
-        arrays = apply(transforms, rows)
+        rows = dataset.rows(which) if isinstance(which, slice) else dataset.take(which)
+        arrays = apply_transforms(transforms, rows)
         if "next_actions" in population.agent.needs:
             following, arrays["next_known"] = dataset.next_actions(which)
             arrays["next_actions"] = transforms.to_unit(following)
-        forget(dataset.columns)
+        release_pages(dataset.columns)
         return arrays
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:

@@ -105,9 +105,9 @@ def _make(args: argparse.Namespace) -> int:
         _check_out(args.out)
     dataset = _generate(recipe_for(args.name, args.size, args.seed), args)
     if args.out is not None:
-        from bfq.data.readers.d4rl import write
+        from bfq.data.readers.d4rl import write_d4rl
 
-        write(dataset, args.out)
+        write_d4rl(dataset, args.out)
     return _show(dataset, args.json)
 
 
@@ -166,9 +166,8 @@ def _fetch(name: str) -> Path:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from bfq.data.inspect import inspect, told
-    from bfq.data.replay import replay
-    from bfq.data.replay import told as told_replay
+    from bfq.data.inspect import fact_rows, inspect
+    from bfq.data.replay import replay, replay_rows
     from bfq.files import make_folder, write_bytes, write_json
     from bfq.progress import data_bar
     from bfq.reports.data_page import data_page
@@ -189,9 +188,9 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.json:
         show_json({**facts, "replay": replayed})
         return 0
-    _show_facts(dataset.name, told(facts))
+    _show_facts(dataset.name, fact_rows(facts))
     if replayed:
-        _show_facts(f"stored states stepped in {simulator}", told_replay(replayed))
+        _show_facts(f"stored states stepped in {simulator}", replay_rows(replayed))
     _notes(dataset)
     print(f"page {folder / 'data.html'}")
     return 0
@@ -205,7 +204,7 @@ def _check_out(path: Path) -> None:
 
 
 def _show(dataset: Any, as_json: bool) -> int:
-    from bfq.data.inspect import errands, masses_hint
+    from bfq.data.inspect import count_plans, masses_hint
 
     facts = dataset.describe()
     if as_json:
@@ -220,7 +219,7 @@ def _show(dataset: Any, as_json: bool) -> int:
         ("source", facts["source"]),
         ("sha256", facts["sha256"]),
     ]
-    if planned := errands(dataset):
+    if planned := count_plans(dataset):
         reached = f"{planned['successful']:,} of {planned['ended']:,} reached"
         rows.insert(3, ("goals of the planner", reached))
     _show_facts(dataset.name, rows)

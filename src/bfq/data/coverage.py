@@ -1,32 +1,109 @@
-"""How far a cloud of observations reaches: its dimension, its spread, its gaps and its repeats."""
+"""Statistics of columns that may be larger than memory, and the coverage of observations."""
 
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from bfq.data.statistics import ColumnStatistics, Floats, chunks, parts, places, spaced, widened
+from bfq.data.dataset import Doubles, Moments, chunks
+from bfq.errors import BadInput
 
-GRID = 64  # bins a side of the picture
-NEIGHBORS = 2_000  # rows among which the nearest is sought
-SAMPLE_NUMBERS, SAMPLE_ROWS = (
-    2_000_000,
-    (500, 50_000),
-)  # of the sample that gives the principal axes
-HASHED = 10_000_000  # rows whose fingerprints are kept; of more, a share chosen by fingerprint
-FAR = 1_000.0  # standard deviations beyond which cells are one
+GRID = 64  # bins per side of the picture
+NEIGHBORS = 2_000  # rows searched for the nearest one
+SAMPLE_NUMBERS, SAMPLE_ROWS = 2_000_000, (500, 50_000)  # of the sample for the principal axes
+HASHED = 10_000_000  # rows with fingerprints in memory; of more rows, a share chosen by fingerprint
+FAR = 1_000.0  # standard deviations beyond which cells are merged
+CHUNK_ROWS, CHUNK_NUMBERS = 100_000, 2**23  # at most these are in memory at once
+
+Counts = npt.NDArray[np.int64]
+
+
+class ColumnStatistics(NamedTuple):
+    """Range, mean and standard deviation of each column of an array."""
+
+    low: Doubles
+    high: Doubles
+    mean: Doubles
+    std: Doubles
+
+    def as_lists(self) -> dict[str, list[float]]:
+        """The same for JSON."""
+        return {name: values.tolist() for name, values in self._asdict().items()}
+
+
+def parts(array: npt.NDArray[Any]) -> Iterator[Doubles]:
+    """An array chunk by chunk in double precision, as a matrix."""
+    width = int(np.prod(array.shape[1:], dtype=int))
+    for chunk in chunks({"": array}, max(1, min(CHUNK_ROWS, CHUNK_NUMBERS // max(width, 1)))):
+        yield chunk[""].reshape(-1, width).astype(np.float64)
+
+
+def column_statistics(name: str, array: npt.NDArray[Any]) -> ColumnStatistics:
+    """Range, mean and standard deviation of every column."""
+    moments, lows, highs = Moments(), [], []
+    for part in parts(array):
+        if not np.isfinite(part).all():
+            raise BadInput(
+                f"{name} hold NaN or an infinite value: remove or repair these transitions."
+            )
+        moments.add(part)
+        lows.append(part.min(0))
+        highs.append(part.max(0))
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    return ColumnStatistics(low, high, moments.mean, np.where(low == high, 0.0, moments.std))
+
+
+def count_zeros(array: npt.NDArray[Any]) -> int:
+    """The number of zeros."""
+    return sum(int((part == 0).sum()) for part in parts(array))
+
+
+def histograms(array: npt.NDArray[Any], low: Doubles, high: Doubles, bins: int) -> Counts:
+    """Rows in each of `bins` equal bins of each column; the outer bins include all values beyond."""
+    counts = np.zeros(len(low) * bins, np.int64)
+    first = np.arange(len(low)) * bins
+    for part in parts(array):
+        counts += np.bincount(
+            (bin_index(part, low, high, bins) + first).ravel(), minlength=len(counts)
+        )
+    return counts.reshape(len(low), bins)
+
+
+def bin_index(values: Doubles, low: Doubles, high: Doubles, bins: int) -> Counts:
+    """The bin of every value, from 0 to bins − 1."""
+    scaled = (values - low) * (bins / np.where(high > low, high - low, 1.0))
+    return np.clip(scaled, 0, bins - 1).astype(np.int64)
+
+
+def at_bounds(array: npt.NDArray[Any], low: Doubles, high: Doubles, slack: float) -> Doubles:
+    """The share of rows in which each column lies within `slack` (a share of its range) of a bound."""
+    margin, count = slack * (high - low), np.zeros(len(low))
+    for part in parts(array):
+        count += ((part <= low + margin) | (part >= high - margin)).sum(0)
+    return count / len(array)
+
+
+def evenly_spaced(size: int, wanted: int) -> Counts:
+    """At most `wanted` row indices, evenly spaced from the first to the last."""
+    return np.linspace(0, size - 1, min(size, wanted)).round().astype(np.int64)
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """A range for a histogram, even if all values are equal."""
+    room = 0.0 if high > low else max(0.5, 1e-3 * abs(low))
+    return low - room, high + room
 
 
 def coverage(observations: npt.NDArray[Any], stats: ColumnStatistics) -> dict[str, Any]:
-    """Dimension, plane picture, spacing and cells of the observations, each divided by its deviation.
+    """Dimension, planar picture, spacing and cells of the standardized observations.
 
-    Constant columns carry nothing and are left out.
+    Constant columns are left out.
     """
     live = np.flatnonzero(stats.std > 0)
-    rows = spaced(
+    rows = evenly_spaced(
         len(observations), int(np.clip(SAMPLE_NUMBERS // max(len(live), 1), *SAMPLE_ROWS))
     )
     if not len(live):
@@ -40,21 +117,21 @@ def coverage(observations: npt.NDArray[Any], stats: ColumnStatistics) -> dict[st
     mean, std = stats.mean[live], stats.std[live]
     sample = (np.asarray(observations[rows], np.float64)[:, live] - mean) / std
     variances, axes = principal(sample)
-    nearest = spacing(sample[spaced(len(sample), NEIGHBORS)])
+    nearest = spacing(sample[evenly_spaced(len(sample), NEIGHBORS)])
     return {
         "varying": len(live),
         "effective_dimension": participation(variances),
         "explained": (variances / variances.sum())[:2].tolist(),
         "plane": plane(observations, live, mean, std, axes, sample),
         "spacing": nearest,
-        "cells": cells(observations, live, mean, std),
+        "cells": count_cells(observations, live, mean, std),
     }
 
 
-def principal(sample: Floats) -> tuple[Floats, Floats]:
-    """Variances along the principal axes, falling, and the first two axes as rows.
+def principal(sample: Doubles) -> tuple[Doubles, Doubles]:
+    """Decreasing variances along the principal axes, and the first two axes as rows.
 
-    Each axis points where its largest entry is positive, so that the picture does not flip.
+    The largest entry of each axis is positive, so that the picture does not flip.
     """
     centered = sample - sample.mean(0)
     _, sizes, axes = np.linalg.svd(centered, full_matrices=False)
@@ -64,24 +141,24 @@ def principal(sample: Floats) -> tuple[Floats, Floats]:
     return sizes**2 / len(sample), two * np.where(two[[0, 1], largest] < 0, -1.0, 1.0)[:, None]
 
 
-def participation(variances: Floats) -> float:
+def participation(variances: Doubles) -> float:
     """The participation ratio (Σλ)² / Σλ²: d for a round cloud in d dimensions, 1 for a line."""
     total = float(np.square(variances).sum())
     return float(variances.sum() ** 2 / total) if total else 0.0
 
 
 def plane(
-    observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Floats, std: Floats,
-    axes: Floats, sample: Floats,
+    observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Doubles, std: Doubles,
+    axes: Doubles, sample: Doubles,
 ) -> dict[str, Any]:  # fmt: skip
-    """All rows counted on a grid over the first two principal axes, as far as the sample reaches."""
+    """Counts of all rows on a grid over the first two principal axes, within the range of the sample."""
     shadow = sample @ axes.T
     low, high = np.array(
         [widened(*ends) for ends in zip(shadow.min(0), shadow.max(0), strict=True)]
     ).T
     counts = np.zeros(GRID * GRID, np.int64)
     for part in parts(observations):
-        column, row = places((part[:, live] - mean) / std @ axes.T, low, high, GRID).T
+        column, row = bin_index((part[:, live] - mean) / std @ axes.T, low, high, GRID).T
         counts += np.bincount(row * GRID + column, minlength=len(counts))
     visited = float((counts > 0).mean())
     return {
@@ -92,7 +169,7 @@ def plane(
     }
 
 
-def spacing(sample: Floats) -> dict[str, float] | None:
+def spacing(sample: Doubles) -> dict[str, float] | None:
     """Distances to the nearest other row of the sample, divided by √d so that dimensions compare."""
     if len(sample) < 2:
         return None
@@ -101,33 +178,33 @@ def spacing(sample: Floats) -> dict[str, float] | None:
     return {"rows": len(sample), "q05": low, "median": middle, "q95": high}
 
 
-def cells(
-    observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Floats, std: Floats
+def count_cells(
+    observations: npt.NDArray[Any], live: npt.NDArray[np.int64], mean: Doubles, std: Doubles
 ) -> int:
-    """How many distinct cells, one standard deviation wide in every dimension, were visited."""
+    """The number of visited cells, each one standard deviation wide in every dimension."""
     cut = (
         np.clip(np.floor((part[:, live] - mean) / std), -FAR, FAR).astype(np.int16)
         for part in parts(observations)
     )
-    return distinct(cut, len(observations))
+    return count_distinct(cut, len(observations))
 
 
-def repeats(arrays: Sequence[npt.NDArray[Any]]) -> int:
-    """How many rows are the exact copy of an earlier one."""
+def count_repeats(arrays: Sequence[npt.NDArray[Any]]) -> int:
+    """The number of rows that are exact copies of an earlier one."""
     size = len(arrays[0])
     joined = (
         # + 0 turns −0 into 0, which is the same number with other bits
         np.concatenate([part.reshape(len(part), -1) for part in chunk.values()], 1) + 0
         for chunk in chunks({str(k): array for k, array in enumerate(arrays)})
     )
-    return size - distinct(joined, size)
+    return size - count_distinct(joined, size)
 
 
-def distinct(blocks: Iterable[npt.NDArray[Any]], size: int) -> int:
-    """How many different rows there are, by their 64-bit fingerprints.
+def count_distinct(blocks: Iterable[npt.NDArray[Any]], size: int) -> int:
+    """The number of different rows, by their 64-bit fingerprints.
 
-    Of more rows than can be kept, those whose checksum is a multiple of m: copies share a checksum, so m
-    times their number estimates the whole.
+    If there are too many rows, only those with a checksum that is a multiple of m are counted: copies share
+    a checksum, so m times that count estimates the total.
     """
     one_in = -(-size // HASHED)
     kept = np.sort(np.concatenate([_fingerprints(block, one_in) for block in blocks]))

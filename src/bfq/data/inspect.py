@@ -1,7 +1,4 @@
-"""A word on D4RL's Hopper, which was lighter than today's: docs/data.md, "D4RL's robots were lighter".
-
-A dataset in numbers: what is in it, how it ends, what it covers, and what looks wrong with it.
-"""
+"""A dataset in numbers: its content, how episodes end, what it covers, and what looks wrong."""
 
 import re
 from collections.abc import Iterator
@@ -10,42 +7,47 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.coverage import coverage, repeats
-from bfq.data.dataset import Dataset
-from bfq.data.statistics import (
+from bfq.data.coverage import (
     ColumnStatistics,
     at_bounds,
-    chunks,
     column_statistics,
+    count_repeats,
+    count_zeros,
+    coverage,
     histograms,
     parts,
     widened,
-    zeros,
 )
+from bfq.data.dataset import Dataset, chunks
 
+# See docs/data.md: D4RL's Hopper was lighter than today's.
 FACT = (
     "D4RL's Hopper was lighter than today's: the policy that collected hopper-medium returns 12 % less with "
     "today's masses, 1253 and not 1430 (docs/data.md)"
 )
-ROLLED, PUBLISHED = "re-rolled in Hopper-v4 ", " in D4RL's layout"  # how sources begin and end
+ROLLED, PUBLISHED = (
+    "re-rolled in Hopper-v4 ",
+    " in D4RL's layout",
+)  # how descriptions of sources begin and end
 
 
 def masses_hint(source: str) -> str:
-    """What a user should know of data from this source; empty where it is not of D4RL's Hopper."""
+    """A hint about the masses of D4RL's Hopper; empty for data from other sources."""
     if not re.search("hopper[-_]medium", source.lower()):
         return ""
     if source.startswith(ROLLED):
-        return f"{FACT}; `bfq data reroll FILE --old-masses` rolls it out with those of its time."
+        return f"{FACT}; `bfq data reroll FILE --old-masses` uses the old masses."
     return f"{FACT}." if source.endswith(PUBLISHED) else ""
 
 
+PLAN_COLUMN = "errand"  # of play data: 1 where a plan ends, 2 where it succeeds
 BINS = 40  # of a histogram, at most
-FEW = 20  # distinct rewards worth listing, and fewer episodes than a correlation takes
-SLACK = 1e-3  # of the action range: nearer to a bound than this is at the bound
+FEW = 20  # distinct rewards that are listed, and the fewest episodes for a correlation
+SLACK = 1e-3  # of the action range: values closer to a bound count as at the bound
 
 
 def inspect(dataset: Dataset) -> dict[str, Any]:
-    """All facts about a dataset, ready for JSON; no array is ever in memory as a whole."""
+    """All facts about a dataset, ready for JSON; no array is loaded as a whole."""
     seen = column_statistics("observations", dataset.observations)
     facts = {
         "name": dataset.name,
@@ -55,25 +57,25 @@ def inspect(dataset: Dataset) -> dict[str, Any]:
         "counts": _counts(dataset),
         "episodes": episodes(dataset),
         "rewards": rewards(dataset.rewards),
-        "observations": seen.tell(),
+        "observations": seen.as_lists(),
         "actions": actions(dataset),
         "duplicates": duplicates(dataset),
         "coverage": coverage(dataset.observations, seen),
-        "consistency": consistency(dataset),
+        "consistency": compare_next_observations(dataset),
     }
-    return facts | {"errands": errands(dataset), "remarks": list(remarks(facts))}
+    return facts | {"plans": count_plans(dataset), "remarks": list(remarks(facts))}
 
 
-def errands(dataset: Dataset) -> dict[str, int] | None:
-    """How many errands of a planner ended, and how many of them in success, where a log tells."""
-    if "errand" not in dataset.infos:
+def count_plans(dataset: Dataset) -> dict[str, int] | None:
+    """How many plans of a planner ended, and how many succeeded, if the log records it."""
+    if PLAN_COLUMN not in dataset.infos:
         return None
-    column = np.asarray(dataset.infos["errand"])
+    column = np.asarray(dataset.infos[PLAN_COLUMN])
     return {"ended": int((column > 0).sum()), "successful": int((column == 2).sum())}
 
 
-def told(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The facts a terminal has room for: labels and values."""
+def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts that are printed: labels and values."""
     counts, ends, got = facts["counts"], facts["episodes"], facts["rewards"]
     few = got["values"]
     rows = [
@@ -89,16 +91,16 @@ def told(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("actions at a bound", f"{facts['actions']['saturation']:.1%}"),
         ("repeated transitions", f"{facts['duplicates']['transitions']:,}"),
-        ("coverage", _reach(facts["coverage"])),
+        ("coverage", _describe_coverage(facts["coverage"])),
         ("sha256", facts["sha256"]),
     ]
     if few:
         listed = ", ".join(f"{value:g} ({share:.1%})" for value, share in few)
         rows.insert(7, ("distinct rewards", listed))
-    if facts["errands"]:
-        ended, well = facts["errands"]["ended"], facts["errands"]["successful"]
-        rows.append(("errands of the oracle", f"{well:,} of {ended:,} ended in success"))
-    return rows + [("worth knowing", sentence) for sentence in facts["remarks"]]
+    if facts["plans"]:
+        ended, successful = facts["plans"]["ended"], facts["plans"]["successful"]
+        rows.append(("plans", f"{successful:,} of {ended:,} succeeded"))
+    return rows + [("note", sentence) for sentence in facts["remarks"]]
 
 
 def episodes(dataset: Dataset) -> dict[str, Any]:
@@ -109,23 +111,23 @@ def episodes(dataset: Dataset) -> dict[str, Any]:
     terminal = np.asarray(dataset.masks[last]) == 0
     varied = len(lengths) >= FEW and min(lengths.std(), returns.std()) > 0
     return {
-        "length": {**spread(lengths), "histogram": whole_histogram(lengths)},
-        "return": {**spread(returns), "histogram": histogram(returns)},
+        "length": {**quantiles(lengths), "histogram": whole_histogram(lengths)},
+        "return": {**quantiles(returns), "histogram": histogram(returns)},
         "length_return_correlation": float(np.corrcoef(lengths, returns)[0, 1]) if varied else None,
         "terminated": int(terminal.sum()),
         "timed_out": int((~terminal).sum()),
-        "masked_inside": zeros(dataset.masks) - int(terminal.sum()),
+        "masked_inside": count_zeros(dataset.masks) - int(terminal.sum()),
     }
 
 
 def rewards(values: npt.NDArray[Any]) -> dict[str, Any]:
-    """Range, histogram, zeros and, where they are few, all distinct rewards with their shares."""
+    """Range, histogram, zeros and, if there are few, all distinct rewards with their shares."""
     stats = column_statistics("rewards", values)
     low, high = widened(float(stats.low[0]), float(stats.high[0]))
     counts = histograms(values, np.array([low]), np.array([high]), BINS)[0]
     return {
-        **{name: of[0] for name, of in stats.tell().items()},
-        "zeros": zeros(values) / len(values),
+        **{name: of[0] for name, of in stats.as_lists().items()},
+        "zeros": count_zeros(values) / len(values),
         "farthest": _farthest(stats),
         "values": few_values(values),
         "histogram": {
@@ -140,7 +142,7 @@ def actions(dataset: Dataset) -> dict[str, Any]:
     low, high = dataset.action_low.astype(np.float64), dataset.action_high.astype(np.float64)
     share = at_bounds(dataset.actions, low, high, SLACK)
     return {
-        **column_statistics("actions", dataset.actions).tell(),
+        **column_statistics("actions", dataset.actions).as_lists(),
         "bound_low": low.tolist(),
         "bound_high": high.tolist(),
         "at_bound": share.tolist(),
@@ -158,24 +160,27 @@ def duplicates(dataset: Dataset) -> dict[str, int]:
         dataset.next_observations,
         dataset.masks,
     )
-    return {"transitions": repeats(whole), "observations": repeats([dataset.observations])}
+    return {
+        "transitions": count_repeats(whole),
+        "observations": count_repeats([dataset.observations]),
+    }
 
 
-def consistency(dataset: Dataset) -> dict[str, Any]:
-    """Whether, inside an episode, the next observation of a row is the observation of the next row."""
+def compare_next_observations(dataset: Dataset) -> dict[str, Any]:
+    """How often, inside episodes, the next observation of a row is the observation of the next row."""
     compared, equal, worst = 0, 0, 0.0
     pairs = {
         "ends": dataset.episode_ends[:-1],
-        "promised": dataset.next_observations[:-1],
+        "expected": dataset.next_observations[:-1],
         "found": dataset.observations[1:],
     }
     for chunk in chunks(pairs):
         inside = ~chunk["ends"]
-        away = np.abs(chunk["found"].astype(np.float64) - chunk["promised"])[inside].max(
+        error = np.abs(chunk["found"].astype(np.float64) - chunk["expected"])[inside].max(
             1, initial=0.0
         )
-        compared, equal = compared + len(away), equal + int((away == 0).sum())
-        worst = max(worst, float(away.max(initial=0.0)))
+        compared, equal = compared + len(error), equal + int((error == 0).sum())
+        worst = max(worst, float(error.max(initial=0.0)))
     return {
         "compared": compared,
         "equal": equal / compared if compared else None,
@@ -184,7 +189,7 @@ def consistency(dataset: Dataset) -> dict[str, Any]:
 
 
 def remarks(facts: dict[str, Any]) -> Iterator[str]:
-    """What the numbers show that a user should hear."""
+    """What the numbers show that a user should know."""
     counts, ends, got, acts = (facts[name] for name in ("counts", "episodes", "rewards", "actions"))
     copies, joined = facts["duplicates"]["transitions"], facts["consistency"]
     if copies:
@@ -196,8 +201,8 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
         )
     if ends["masked_inside"]:
         yield (
-            f"{ends['masked_inside']:,} rows inside episodes are terminal (mask 0): the log went on after "
-            "success or failure, as OGBench's does."
+            f"{ends['masked_inside']:,} rows inside episodes are terminal (mask 0): the log continued after "
+            "success or failure, as in OGBench."
         )
     if got["farthest"] > 100:
         yield f"A reward lies {got['farthest']:.0f} standard deviations from the mean reward."
@@ -211,7 +216,7 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
         yield hint
 
 
-def spread(values: npt.NDArray[Any]) -> dict[str, float]:
+def quantiles(values: npt.NDArray[Any]) -> dict[str, float]:
     """Extremes, quartiles, mean and standard deviation."""
     low, q25, median, q75, high = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
     mean, std = float(np.mean(values)), float(np.std(values))
@@ -227,16 +232,16 @@ def spread(values: npt.NDArray[Any]) -> dict[str, float]:
 
 
 def histogram(values: npt.NDArray[Any]) -> dict[str, list[float]]:
-    """Equal bins from the smallest to the largest value, more of them where there are more values."""
+    """Equal bins from the smallest to the largest value, more for more values."""
     bins = int(np.clip(2 * np.sqrt(len(values)), 5, BINS))
     counts, edges = np.histogram(values, bins, widened(float(values.min()), float(values.max())))
     return {"counts": counts.tolist(), "edges": edges.tolist()}
 
 
 def whole_histogram(values: npt.NDArray[np.int64]) -> dict[str, list[float]]:
-    """Bins that hold the same number of whole numbers each, so that none is favored."""
+    """Bins that each cover the same number of integers, so that none is favored."""
     low, high = int(values.min()), int(values.max())
-    if high - low < 4:  # a bar or two need some room beside them
+    if high - low < 4:  # leave space beside one or two bars
         low, high = max(low - 2, 0), high + 2
     step = -(-(high - low + 1) // BINS)
     edges = np.arange(low, high + step + 1, step) - 0.5
@@ -244,7 +249,7 @@ def whole_histogram(values: npt.NDArray[np.int64]) -> dict[str, list[float]]:
 
 
 def few_values(values: npt.NDArray[Any]) -> list[tuple[float, float]] | None:
-    """Each distinct value with its share, or None where there are more than a few."""
+    """Each distinct value with its share, or None if there are more than a few."""
     counts: dict[float, int] = {}
     for part in parts(values):
         found, many = np.unique(part + 0, return_counts=True)
@@ -270,7 +275,7 @@ def _counts(dataset: Dataset) -> dict[str, int]:
 
 
 def _last_rows(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """The last row of every episode; the last of all ends one even if nothing marks it."""
+    """The last row of every episode; the very last row always ends one."""
     marked = np.flatnonzero(dataset.episode_ends[:-1])
     return np.append(marked, len(dataset) - 1)
 
@@ -291,9 +296,9 @@ def _ends(ends: dict[str, Any]) -> str:
     return f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out{inside}"
 
 
-def _reach(reached: dict[str, Any]) -> str:
-    dimension = f"effective dimension {reached['effective_dimension']:.1f} of {reached['varying']}"
-    return f"{dimension}, {reached['cells']:,} cells of one standard deviation"
+def _describe_coverage(facts: dict[str, Any]) -> str:
+    dimension = f"effective dimension {facts['effective_dimension']:.1f} of {facts['varying']}"
+    return f"{dimension}, {facts['cells']:,} cells of one standard deviation"
 
 
 def _size(count: float) -> str:

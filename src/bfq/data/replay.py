@@ -1,8 +1,8 @@
-"""Whether a simulator moves as the data did: it is set to logged states, and its steps are compared.
+"""Check a simulator against the data: set it to logged states and compare its steps with the log.
 
-Agents are scored in a simulator of today; the data may come from an older one. Where the log keeps the
-simulator's whole state (qpos, qvel), one step from it with the logged action must land on the logged next
-observation, up to the rounding of 32-bit numbers.
+Agents are evaluated in a current simulator; the data may come from an older one. If the log has the full
+state of the simulator (qpos, qvel), one step with the logged action must reproduce the logged next
+observation up to float32 rounding.
 """
 
 from collections.abc import Iterator
@@ -12,53 +12,54 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset
-from bfq.data.statistics import spaced
+from bfq.data.coverage import evenly_spaced
+from bfq.data.dataset import Dataset, Doubles
 from bfq.envs.states import STATE, ReplayEnvironment, open_replay
 from bfq.errors import BadInput
 
-Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-HORIZONS = (1, 10, 100)  # steps after which the drift of whole episodes is told
-EPISODES = 20  # replayed from their first state alone, at most
+HORIZONS = (1, 10, 100)  # steps after which the drift of whole episodes is measured
+EPISODES = 20  # at most, replayed from their first state only
 SAMPLE = 10_000  # rows that give the standard deviation of each observation
 SAME, CLOSE = 1e-4, 0.25  # 95 % of the numbers lie within so many standard deviations
 SLIGHT = 1e-3  # standard deviations of the reward that rounding cannot explain
 QUANTILES = {"median": 0.5, "q95": 0.95, "max": 1.0}
 
 
-class Chosen(NamedTuple):
-    """Rows to step from, where the state before each is kept, and the share that was passed over."""
+class ReplayRows(NamedTuple):
+    """Rows to step from, the rows with the state before each, and the share that was skipped."""
 
     rows: Rows
     states: Rows
     clipped: float
 
 
-class Away(NamedTuple):
-    """How far the simulator lands from the log."""
+class Errors(NamedTuple):
+    """The differences between the simulator and the log."""
 
     observations: Doubles  # (rows, numbers compared)
     rewards: Doubles  # (rows,)
 
 
 def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]:
-    """Steps `simulator` from states of the log, and tells how far it lands from what was logged.
+    """Step `simulator` from states of the log and measure the errors of its steps.
 
-    Errors are told in the observation's own units and relative to its standard deviation in the data.
+    Errors are in the units of the observation and relative to its standard deviation in the data.
     """
     if not dataset.infos.keys() >= set(STATE):
         raise BadInput(
-            f"{dataset.name} has no stored states (qpos and qvel) that a simulator could be set to: only "
-            "data that keeps them, such as D4RL's locomotion files, can be replayed."
+            f"{dataset.name} has no stored simulator states (qpos and qvel): only data with states, such as "
+            "D4RL's locomotion files, can be replayed."
         )
     when = stored_when(dataset)
     chosen = chosen_rows(dataset, when, rows)
-    spread = np.asarray(dataset.observations[spaced(len(dataset), SAMPLE)], np.float64).std(0)
-    with open_replay(simulator) as world:
-        one = _steps(world, dataset, chosen)
-        drifts = [_drift(world, dataset, *episode) for episode in _episodes(dataset, when)]
-        warnings = len(world.warnings)
+    spread = np.asarray(dataset.observations[evenly_spaced(len(dataset), SAMPLE)], np.float64).std(
+        0
+    )
+    with open_replay(simulator) as environment:
+        one = _steps(environment, dataset, chosen)
+        drifts = [_drift(environment, dataset, *episode) for episode in _episodes(dataset, when)]
+        warnings = len(environment.warnings)
     spread = spread[: one.observations.shape[1]]
     facts = {
         "simulator": simulator,
@@ -68,23 +69,23 @@ def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]
         "clipped": chosen.clipped,
         "warnings": warnings,
         "compared": len(spread),
-        **_errors(one, spread, float(np.std(dataset.rewards[spaced(len(dataset), SAMPLE)]))),
+        **_errors(one, spread, float(np.std(dataset.rewards[evenly_spaced(len(dataset), SAMPLE)]))),
         "drift": list(_drifts(drifts, spread)),
     }
     return facts | {
-        "verdict": verdict(facts),
+        "verdict": describe_agreement(facts),
         "notes": list(_notes(facts, dataset.observation_dim)),
     }
 
 
-def told(replayed: dict[str, Any]) -> list[tuple[str, str]]:
-    """The findings a terminal has room for: labels and values."""
+def replay_rows(replayed: dict[str, Any]) -> list[tuple[str, str]]:
+    """The findings that are printed: labels and values."""
     drifts = [f"{at['median']:.2g} after {at['steps']}" for at in replayed["drift"]]
     return [
         ("replayed in", f"{replayed['simulator']}, MuJoCo {replayed['versions']['mujoco']}"),
         ("verdict", replayed["verdict"]),
-        ("step off by", f"{_told(replayed['relative'])} standard deviations"),
-        ("reward off by", _told(replayed["reward"])),
+        ("step off by", f"{_quantile_text(replayed['relative'])} standard deviations"),
+        ("reward off by", _quantile_text(replayed["reward"])),
         (
             "drift of episodes",
             f"{', '.join(drifts)} steps" if drifts else "no episode is long enough",
@@ -93,11 +94,11 @@ def told(replayed: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def verdict(facts: dict[str, Any]) -> str:
-    """The answer in a sentence."""
+def describe_agreement(facts: dict[str, Any]) -> str:
+    """The result in one sentence."""
     middle, high = facts["relative"]["median"], facts["relative"]["q95"]
     if high < SAME:
-        return f"{facts['simulator']} moves as the data did, to rounding."
+        return f"{facts['simulator']} moves as the data did, up to rounding."
     how = "moves nearly as the data did" if high < CLOSE else "does not move as the data did"
     return (
         f"{facts['simulator']} {how}: after one step, numbers are off by {middle:.2g} standard deviations in "
@@ -106,13 +107,13 @@ def verdict(facts: dict[str, Any]) -> str:
 
 
 def stored_when(dataset: Dataset) -> str:
-    """Whether a row's state is that before or after its action: the one whose observation shows it.
+    """Whether the state of a row is from before or after its action, judged by the observations.
 
-    Most of qpos and qvel are seen as they are: a column of the state counts as seen where it is, in nine of
-    ten rows, a column of the observations.
+    Most of qpos and qvel appear in the observation: a column of the state counts as visible if it equals a
+    column of the observations in nine of ten rows.
     """
     inside = _inside(dataset)
-    rows = inside[spaced(len(inside), 500)]
+    rows = inside[evenly_spaced(len(inside), 500)]
     state = np.concatenate(
         [np.asarray(dataset.infos[name][rows]).reshape(len(rows), -1) for name in STATE], 1
     )
@@ -125,24 +126,24 @@ def stored_when(dataset: Dataset) -> str:
     return "unknown" if seen[0] == seen[1] else "before" if seen[0] > seen[1] else "after"
 
 
-def chosen_rows(dataset: Dataset, when: str, wanted: int) -> Chosen:
-    """Evenly spaced rows that do not end an episode and whose state is whole.
+def chosen_rows(dataset: Dataset, when: str, wanted: int) -> ReplayRows:
+    """Evenly spaced rows that do not end an episode and have a complete state.
 
-    Some logs took velocities from observations that clip them (Hopper and Walker2d at ±10): the true velocity
-    of such a row is lost. A largest velocity that several rows share is such a bound.
+    Some logs took velocities from observations that clip them (Hopper and Walker2d at ±10), so the true
+    velocity is lost. A largest velocity shared by several rows is such a bound.
     """
     inside = _inside(dataset)
-    if when == "after":  # the state before a row is then kept in the row before
+    if when == "after":  # the state before a row is then in the row above
         inside = inside[np.isin(inside - 1, inside)]
-    rows = inside[spaced(len(inside), wanted)]
+    rows = inside[evenly_spaced(len(inside), wanted)]
     if not len(rows):
         raise BadInput(f"{dataset.name} has no step inside an episode that could be replayed.")
     states = rows - (when == "after")
     speeds = np.abs(np.asarray(dataset.infos["qvel"][states]).reshape(len(rows), -1))
     clipped = (speeds == speeds.max()).any(1)
     if clipped.sum() == 1 or clipped.all():
-        clipped[:] = False  # the fastest row of all, or a log at rest
-    return Chosen(rows[~clipped], states[~clipped], float(clipped.mean()))
+        clipped[:] = False  # a single fastest row, or a log at rest
+    return ReplayRows(rows[~clipped], states[~clipped], float(clipped.mean()))
 
 
 def _inside(dataset: Dataset) -> Rows:
@@ -156,42 +157,44 @@ def _inside(dataset: Dataset) -> Rows:
 
 
 def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, int, int]]:
-    """Where the state is, the first row and the row after the last, of some episodes evenly spaced."""
+    """The row of the state, the first row and the row after the last, of evenly spaced episodes."""
     last = np.append(np.flatnonzero(dataset.episode_ends[:-1]), len(dataset) - 1)
     state = np.append(0, last[:-1] + 1)
     first = state + (when == "after")
     long = np.flatnonzero(last > first)
-    for k in long[spaced(len(long), EPISODES)].tolist():
+    for k in long[evenly_spaced(len(long), EPISODES)].tolist():
         yield int(state[k]), int(first[k]), int(min(last[k], first[k] + max(HORIZONS)))
 
 
-def _steps(world: ReplayEnvironment, dataset: Dataset, chosen: Chosen) -> Away:
+def _steps(environment: ReplayEnvironment, dataset: Dataset, chosen: ReplayRows) -> Errors:
     """One step from the state before every chosen row."""
-    away = []
+    errors = []
     for row, state in zip(chosen.rows.tolist(), chosen.states.tolist(), strict=True):
-        world.set_state(dataset.infos, state)
-        away.append(_step(world, dataset, row))
-    return Away(np.stack([each[0] for each in away]), np.array([each[1] for each in away]))
+        environment.set_state(dataset.infos, state)
+        errors.append(_step(environment, dataset, row))
+    return Errors(np.stack([each[0] for each in errors]), np.array([each[1] for each in errors]))
 
 
-def _drift(world: ReplayEnvironment, dataset: Dataset, state: int, begin: int, end: int) -> Doubles:
-    """Errors along an episode that is replayed from its first state alone: (steps, numbers compared)."""
-    world.set_state(dataset.infos, state)
-    return np.stack([_step(world, dataset, row)[0] for row in range(begin, end)])
+def _drift(
+    environment: ReplayEnvironment, dataset: Dataset, state: int, begin: int, end: int
+) -> Doubles:
+    """Errors along an episode replayed from its first state only: (steps, numbers compared)."""
+    environment.set_state(dataset.infos, state)
+    return np.stack([_step(environment, dataset, row)[0] for row in range(begin, end)])
 
 
-def _step(world: ReplayEnvironment, dataset: Dataset, row: int) -> tuple[Doubles, float]:
-    """How far one step lands from the logged next observation and reward.
+def _step(environment: ReplayEnvironment, dataset: Dataset, row: int) -> tuple[Doubles, float]:
+    """The errors of one step: its next observation and reward against the logged ones.
 
-    A simulator may show less or more than the log (Ant's contact forces): what both begin with is compared.
+    A simulator may observe less or more than the log (contact forces of Ant): the common prefix is compared.
     """
-    observation, reward = world.step(np.asarray(dataset.actions[row]))
+    observation, reward = environment.step(np.asarray(dataset.actions[row]))
     width = min(len(observation), dataset.observation_dim)
-    away = np.abs(observation[:width] - dataset.next_observations[row, :width])
-    return away, abs(reward - float(dataset.rewards[row]))
+    errors = np.abs(observation[:width] - dataset.next_observations[row, :width])
+    return errors, abs(reward - float(dataset.rewards[row]))
 
 
-def _errors(one: Away, spread: Doubles, reward_spread: float) -> dict[str, Any]:
+def _errors(one: Errors, spread: Doubles, reward_spread: float) -> dict[str, Any]:
     live = spread > 0
     dimensions = {
         name: np.quantile(one.observations, at, axis=0).tolist() for name, at in QUANTILES.items()
@@ -212,29 +215,29 @@ def _quantiles(values: Doubles) -> dict[str, float]:
 
 
 def _drifts(drifts: list[Doubles], spread: Doubles) -> Iterator[dict[str, Any]]:
-    """After each horizon √mean(error / std)² over the observations: its median and most over episodes."""
+    """√mean((error / std)²) after each horizon: its median and maximum over episodes."""
     live = spread > 0
     for steps in HORIZONS:
         ends = [drift[steps - 1, live] / spread[live] for drift in drifts if len(drift) >= steps]
         if ends and live.any():
-            far = np.sqrt(np.square(ends).mean(1))
+            drift = np.sqrt(np.square(ends).mean(1))
             yield {
                 "steps": steps,
                 "episodes": len(ends),
-                "median": float(np.median(far)),
-                "max": float(far.max()),
+                "median": float(np.median(drift)),
+                "max": float(drift.max()),
             }
 
 
 def _notes(facts: dict[str, Any], width: int) -> Iterator[str]:
     if facts["stored"] == "after":
-        yield "States are stored after the row's action, so each was stepped from that of the row before."
+        yield "States are stored after the row's action, so each step starts from the state of the row above."
     if facts["stored"] == "unknown":
-        yield "The observations do not show whether a state is that before its row's action; it was taken so."
+        yield "The observations do not show whether states are from before or after the action; before was assumed."
     if facts["compared"] < width:
-        yield f"{facts['simulator']} shows less: only the first {facts['compared']} of {width} were compared."
+        yield f"{facts['simulator']} observes less: only the first {facts['compared']} of {width} were compared."
     if facts["clipped"]:
-        yield f"{facts['clipped']:.1%} of the rows were passed over: their velocities are clipped in the log."
+        yield f"{facts['clipped']:.1%} of the rows were skipped: their velocities are clipped in the log."
     if SAME <= facts["relative"]["q95"] < CLOSE:
         yield (
             "Errors of this size can come from another version of MuJoCo (before 2.1.2, and so in D4RL, "
@@ -244,10 +247,10 @@ def _notes(facts: dict[str, Any], width: int) -> Iterator[str]:
         facts["relative"]["median"] < SAME
         and facts["reward"]["median"] > SLIGHT * facts["reward"]["std"]
     ):
-        yield "The simulator pays other rewards for the same moves: its reward function is another one."
+        yield "The simulator gives other rewards for the same motion: its reward function differs."
     if facts["warnings"]:
         yield f"MuJoCo warned {facts['warnings']} times of an unstable simulation."
 
 
-def _told(error: dict[str, float]) -> str:
+def _quantile_text(error: dict[str, float]) -> str:
     return f"{error['median']:.2g} in the median, {error['q95']:.2g} at 95 %, {error['max']:.2g} at most"

@@ -1,14 +1,12 @@
-"""Where data is kept on this machine: one folder, which the user can choose.
-
-A dataset on disk: a folder of plain arrays that is memory-mapped, so that it may be larger than memory.
+"""Datasets on disk: folders of plain arrays that are memory-mapped, so they may be larger than memory.
 
     transitions.npy   (N, 2s + a + 2) float32: observations, actions, next observations, rewards, masks
     episode_ends.npy  (N,) bool
     returns.npy       (episodes,) float64
-    infos-NAME.npy    (N, …): columns no agent sees, such as qpos and qvel
-    dataset.json      its name, source, notes, action bounds, fingerprint, and how it was made
+    infos-NAME.npy    (N, …): columns that agents do not see, such as qpos and qvel
+    dataset.json      the card: name, source, notes, action bounds, fingerprint, how it was made
 
-A row is one piece of the disk, because drawing a batch reads rows in any order.
+A row is contiguous on disk, because batches read rows in any order.
 """
 
 import json
@@ -17,23 +15,32 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
+from msgspec import Meta
 
-from bfq.data.dataset import Dataset
-from bfq.data.statistics import Summarizer, Summary
+from bfq.data.dataset import Column, Dataset, DataSummary, Doubles, Summarizer
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
+from bfq.options import Name, Positive
+from bfq.records import decode, read_text
+from bfq.run import Float32
 
 HOME = "BFQ_HOME"  # the environment variable that names the folder
+CARD = "dataset.json"
+FORMAT: Literal[1] = 1
+PACKED = ("observations", "actions", "next_observations", "rewards", "masks")
+
+ColumnName = Annotated[str, Meta(pattern=r"^\w+$", max_length=200)]
 
 
 def home() -> Path:
-    """The folder of everything that can be made or fetched again: $BFQ_HOME, or bfq in the user's cache."""
+    """The folder of everything that can be regenerated: $BFQ_HOME, or bfq in the user's cache."""
     chosen = os.environ.get(HOME)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -41,113 +48,162 @@ def home() -> Path:
 
 
 def dataset_folder(name: str) -> Path:
-    """Where the dataset of that name is kept; a name may have folders in it, such as local/hopper-medium."""
+    """The folder of the dataset of this name; a name may contain slashes, such as local/hopper-medium."""
     parts = name.split("/")
     if not all(
-        part and part.strip(".") and part.isprintable() and "\\" not in part for part in parts
+        part and part.strip(".") and part.isprintable() and not set(part) & set("\\<>")
+        for part in parts
     ):
         raise BadInput(f"{name!r} cannot name a dataset: use letters, digits, dashes and slashes.")
     return home().joinpath("datasets", *parts)
 
 
 def downloads() -> Path:
-    """Where fetched files are kept as they came."""
+    """The folder of downloaded files."""
     return home() / "downloads"
 
 
-FORMAT = 1
-CARD = "dataset.json"
-Row = npt.NDArray[Any]
+@dataclass(frozen=True)
+class SummaryCard:
+    """A summary without its returns, which are in a file of their own."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    observation_mean: list[float]
+    observation_std: list[Annotated[float, Meta(ge=0)]]
+    reward_mean: float
+    reward_std: Annotated[float, Meta(ge=0)]
+    reward_low: float
+    reward_high: float
+
+    def __post_init__(self) -> None:
+        if not self.reward_low <= self.reward_mean <= self.reward_high:
+            raise ValueError("reward_mean must lie between reward_low and reward_high")
 
 
-def save(dataset: Dataset, folder: Path, made: Mapping[str, Any] | None = None) -> Dataset:
-    """Keeps a dataset in a folder that does not exist yet, and returns it as read back from there."""
+@dataclass(frozen=True)
+class Layout:
+    """The shapes and bounds that all pieces of a dataset share."""
+
+    observation_dim: Positive
+    action_dim: Positive
+    action_low: list[Float32]
+    action_high: list[Float32]
+    infos: list[ColumnName]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card(Layout):
+    """What dataset.json holds."""
+
+    format: Literal[1] = FORMAT
+    name: Name
+    source: str
+    notes: list[str]
+    made: dict[str, Any]
+    transitions: Positive
+    summary: SummaryCard
+
+    def __post_init__(self) -> None:
+        for name in ("action_low", "action_high"):
+            if len(getattr(self, name)) != self.action_dim:
+                raise ValueError(f"{name} must have {self.action_dim} numbers, like action_dim")
+        if not all(low < high for low, high in zip(self.action_low, self.action_high, strict=True)):
+            raise ValueError("action_low must be below action_high")
+        for name in ("observation_mean", "observation_std"):
+            if len(getattr(self.summary, name)) != self.observation_dim:
+                raise ValueError(f"summary.{name} must have observation_dim numbers")
+        if len(set(self.infos)) < len(self.infos):
+            raise ValueError("infos must not repeat a name")
+
+
+def save_dataset(dataset: Dataset, folder: Path, made: Mapping[str, Any] | None = None) -> Dataset:
+    """Save a dataset in a folder that does not exist yet, and return it as read back from there."""
     with Writer(folder) as writer:
         writer.append(dataset)
         return writer.finish(dataset.name, dataset.source, dataset.notes, made)
 
 
-def load(folder: Path) -> Dataset:
-    """The dataset in a folder. Nothing is read before it is used, and nothing in it is executed."""
-    card = _card(folder)
-    try:
-        dataset = _assembled(folder, card)
-        if "summary" not in card:  # while it is being written
-            return dataset
-        return dataset.known(_summary(card["summary"], _array(folder / "returns.npy")))
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise BadInput(
-            f"the dataset in {folder} is damaged ({error}): remove the folder."
-        ) from error
+def open_dataset(folder: Path) -> Dataset:
+    """Open the dataset in a folder. Rows are read when they are used; nothing is executed."""
+    card = _read_card(folder)
+    dataset = _assemble(folder, card, card.transitions)
+    returns: Doubles = _open_array(folder / "returns.npy")
+    ends = dataset.episode_ends
+    episodes = int(np.count_nonzero(ends[:-1])) + 1
+    if returns.dtype != np.float64 or returns.shape != (episodes,):
+        raise _damaged(folder / "returns.npy", f"it must have {episodes} numbers, one per episode")
+    values = vars(card.summary) | {
+        name: np.asarray(getattr(card.summary, name), np.float64)
+        for name in ("observation_mean", "observation_std")
+    }
+    summary = DataSummary(**values, episode_returns=returns)
+    named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
+    return named.with_summary(summary)
 
 
-def _assembled(folder: Path, card: Mapping[str, Any]) -> Dataset:
+def _assemble(folder: Path, layout: Layout, rows: int) -> Dataset:
     """The columns as views of the mapped rows."""
-    packed, ends = _array(folder / "transitions.npy"), np.array(_array(folder / "episode_ends.npy"))
-    infos = {name: _array(_info(folder, name)) for name in card["infos"]}
-    low, high = (np.asarray(card[name], np.float32) for name in ("action_low", "action_high"))
-    s, a = int(card["observation_dim"]), int(card["action_dim"])
-    rows = {len(ends), *map(len, infos.values())}
-    if packed.shape != (len(ends), 2 * s + a + 2) or len(rows) > 1:
-        raise ValueError("its arrays differ in length")
-    if packed.dtype != np.float32 or ends.dtype != bool or not len(low) == len(high) == a:
-        raise ValueError("its arrays are not of the kinds its card tells")
+    packed = _open_array(folder / "transitions.npy")
+    ends = np.array(_open_array(folder / "episode_ends.npy"))
+    infos = {name: _open_array(folder / f"infos-{name}.npy") for name in layout.infos}
+    s, a = layout.observation_dim, layout.action_dim
+    if packed.dtype != np.float32 or packed.shape != (rows, 2 * s + a + 2):
+        wanted = f"float32 of shape ({rows}, {2 * s + a + 2}), as {CARD} says"
+        found = f"{packed.dtype} of shape {packed.shape}"
+        raise _damaged(
+            folder / "transitions.npy",
+            f"it must be {wanted} (transitions, observation_dim, action_dim), not {found}",
+        )
+    if ends.dtype != bool or ends.shape != (rows,):
+        raise _damaged(folder / "episode_ends.npy", f"it must have {rows} flags (transitions)")
+    for name, column in infos.items():
+        if column.shape[:1] != (rows,):
+            raise _damaged(folder / f"infos-{name}.npy", f"it must have {rows} rows (transitions)")
     observations, actions, following, rewards, masks = np.split(
         packed, np.cumsum([s, a, s, 1]), axis=1
     )
+    low, high = (np.asarray(bound, np.float32) for bound in (layout.action_low, layout.action_high))
     return Dataset(
-        observations,
-        actions,
-        rewards[:, 0],
-        following,
-        masks[:, 0],
-        ends,
-        low,
-        high,
-        str(card["name"]),
-        str(card["source"]),
-        tuple(map(str, card["notes"])),
-        infos,
-    )
+        observations, actions, rewards[:, 0], following, masks[:, 0], ends, low, high,
+        name="", source="", infos=infos,
+    )  # fmt: skip
 
 
-def _array(path: Path) -> Row:
-    array: Row = np.load(path, mmap_mode="r", allow_pickle=False)
+def _open_array(path: Path) -> Column:
+    try:
+        array: Column = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # noqa: BLE001 - a parser of damaged files may raise anything
+        raise _damaged(path, str(error) or type(error).__name__) from error
+    if not isinstance(array, np.ndarray):
+        raise _damaged(path, "it is not a single array")
     return array
 
 
+def _damaged(path: Path, problem: str) -> BadInput:
+    return BadInput(f"{path} is damaged: {problem.rstrip('.')}. Remove the folder.")
+
+
 def exists(folder: Path) -> bool:
-    """Whether a complete dataset is kept there."""
+    """Whether there is a complete dataset in the folder."""
     return (folder / CARD).is_file()
 
 
 def made(folder: Path) -> dict[str, Any]:
-    """How the dataset in a folder came to be, as its card tells."""
-    told = _card(folder).get("made")
-    return told if isinstance(told, dict) else {}
+    """How the dataset in a folder was made, according to its card."""
+    return _read_card(folder).made
 
 
-def _card(folder: Path) -> dict[str, Any]:
-    try:
-        card = json.loads((folder / CARD).read_text())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"there is no dataset in {folder}: {error}.") from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise BadInput(f"{folder / CARD} is not the card of a dataset.")
-    return card
-
-
-def _info(folder: Path, name: str) -> Path:
-    if not name.replace("_", "").isalnum():
-        raise ValueError(f"{name!r} cannot name a column")
-    return folder / f"infos-{name}.npy"
+def _read_card(folder: Path) -> Card:
+    if not exists(folder):
+        raise BadInput(f"there is no dataset in {folder}: it has no {CARD}.")
+    return decode(read_text(folder / CARD), Card, str(folder / CARD))
 
 
 class Writer:
-    """Writes a dataset piece by piece beside its place, and moves it there when it is whole.
+    """Writes a dataset piece by piece beside its place, and moves it there when it is complete.
 
-    `recipe` tells what is being written: a writer that finds the pieces of a killed one with the same recipe
-    goes on after them. Pieces may be counted apart by a label.
+    `recipe` describes what is being written: a writer that finds the pieces of a killed one with the same
+    recipe continues after them. Pieces with different labels are counted separately.
     """
 
     def __init__(
@@ -175,11 +231,11 @@ class Writer:
     def __exit__(self, *trouble: object) -> None:
         if self._recipe or self._moved:
             self._lock.close()
-        else:  # nobody can go on with it
+        else:  # nobody can continue it
             self._discard()
 
     def _hold(self) -> None:
-        """Makes the folder of the pieces and keeps others off; they may move it away or finish before us."""
+        """Create and lock the folder of the pieces; another process may move it away or finish first."""
         with _disk(self._part):
             self._part.mkdir(parents=True, exist_ok=True)
         refusal = "another process is writing {folder}: wait for it."
@@ -196,13 +252,13 @@ class Writer:
             raise Busy(f"another process has just written {self._folder}.")
 
     def _settle(self) -> None:
-        """Ends what a writer began that was killed while replacing: the former data stand if no others do."""
+        """Complete or undo a replacement that was killed halfway: without new data, restore the old."""
         if self._before.is_dir() and not exists(self._folder):
             os.replace(self._before, self._folder)
         shutil.rmtree(self._before, ignore_errors=True)
 
     def _discard(self) -> None:
-        """Removes the pieces: under another name, since the next writer may come as soon as the lock goes."""
+        """Remove the pieces under another name: the next writer may start once the lock is released."""
         gone = self._part.with_name(f".{secrets.token_hex(8)}.gone")
         with suppress(OSError):
             os.replace(self._part, gone)
@@ -210,7 +266,7 @@ class Writer:
         shutil.rmtree(gone, ignore_errors=True)
 
     def _check_place(self) -> None:
-        """Refuses a name that is taken, holds other datasets or lies in one: replacing it would take them."""
+        """Refuse a name that is taken, contains other datasets or lies inside one."""
         if exists(self._folder) and not self._replace:
             raise BadInput(f"there is a dataset in {self._folder} already: remove it first.")
         if self._folder.is_dir() and not exists(self._folder) and any(self._folder.iterdir()):
@@ -218,7 +274,7 @@ class Writer:
         for above in self._folder.parents:
             if exists(above):
                 raise BadInput(
-                    f"{above} is a dataset, so none can be kept inside it: choose another name."
+                    f"{above} is a dataset, so no other can be inside it: choose another name."
                 )
 
     def _held(self) -> dict[str, Any] | None:
@@ -229,33 +285,28 @@ class Writer:
             return None
 
     def pieces(self, label: int = 0) -> int:
-        """How many pieces with this label are safely written."""
+        """The number of pieces with this label that are safely written."""
         return int(self._state["pieces"].get(str(label), 0))
 
     @property
     def rows(self) -> int:
-        """How many transitions are safely written."""
+        """The number of transitions that are safely written."""
         return int(self._state["rows"])
 
     def append(self, piece: Dataset, label: int = 0) -> None:
-        """Adds transitions; all pieces have the same widths, bounds and extra columns."""
-        told = {
-            "observation_dim": piece.observation_dim,
-            "action_dim": piece.action_dim,
-            "action_low": piece.action_low.tolist(),
-            "action_high": piece.action_high.tolist(),
-            "infos": sorted(piece.infos),
-        }
-        if self._state.setdefault("told", told) != told:
+        """Add transitions; all pieces have the same widths, bounds and extra columns."""
+        layout = Layout(
+            piece.observation_dim, piece.action_dim, piece.action_low.tolist(),
+            piece.action_high.tolist(), sorted(piece.infos),
+        )  # fmt: skip
+        if self._state.setdefault("layout", vars(layout)) != vars(layout):
             raise BadInput(
-                f"{piece.name} does not go with what came before: its observations, actions, action bounds "
+                f"{piece.name} does not fit the pieces before it: its observations, actions, action bounds "
                 "(give them: --action-low, --action-high) or extra columns differ."
             )
         packed = np.concatenate([_as_rows(getattr(piece, name)) for name in PACKED], axis=1)
         columns = {"transitions.npy": packed, "episode_ends.npy": piece.episode_ends}
-        columns |= {
-            _info(self._part, name).name: np.asarray(column) for name, column in piece.infos.items()
-        }
+        columns |= {f"infos-{name}.npy": np.asarray(column) for name, column in piece.infos.items()}
         if self._summarizer is not None:
             self._summarizer.add(piece.columns)
         with _disk(self._part):
@@ -265,18 +316,15 @@ class Writer:
             self._state["rows"] += len(piece)
             write_json(self._journal, {"recipe": self._recipe, "state": self._state})
 
-    def _summary(self) -> Summary:
-        """Of all pieces: worked out while they came, or, where some were there before, from the disk."""
+    def _summary(self, layout: Layout) -> DataSummary:
+        """Of all pieces: computed as they came, or from the disk if some were there before."""
         if self._summarizer is None:
-            return load(self._part).summary
-        return self._summarizer.result(
-            {
-                name: np.asarray(self._state["told"][name], np.float32)
-                for name in ("action_low", "action_high")
-            }
-        )
+            return _assemble(self._part, layout, self.rows).summary
+        bounds = {"action_low": layout.action_low, "action_high": layout.action_high}
+        arrays = {name: np.asarray(bound, np.float32) for name, bound in bounds.items()}
+        return self._summarizer.result(arrays)
 
-    def _write(self, name: str, column: Row) -> None:
+    def _write(self, name: str, column: Column) -> None:
         row_bytes = column.nbytes // max(len(column), 1)
         self._state["columns"].setdefault(
             name, [[column.dtype.str, list(column.shape[1:])], row_bytes]
@@ -293,66 +341,44 @@ class Writer:
         notes: tuple[str, ...] = (),
         made: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """Completes the dataset and moves it to its place."""
+        """Complete the dataset and move it to its place."""
         if self.rows == 0:
             raise BadInput("there is no transition in it: at least one row is needed.")
         with _disk(self._part):
             for column, ((dtype, shape), _) in self._state["columns"].items():
                 with (self._part / column).open("r+b") as file:
                     file.write(_header(dtype, (self.rows, *shape)))
-            card = {
-                "format": FORMAT,
-                "name": name,
-                "source": source,
-                "notes": list(notes),
-                "made": dict(made or {}),
-            }
-            card |= {**self._state["told"], "transitions": self.rows}
-            write_json(self._part / CARD, card)
-            np.save(self._part / "returns.npy", np.zeros(0))
-            summary = self._summary()
+            layout = Layout(**self._state["layout"])
+            summary = self._summary(layout)
             np.save(self._part / "returns.npy", summary.episode_returns)
-            write_json(self._part / CARD, {**card, "summary": _told(summary)})
+            values = {
+                key: value.tolist() if isinstance(value, np.ndarray) else value
+                for key, value in vars(summary).items()
+                if key != "episode_returns"
+            }
+            card = Card(
+                **vars(layout), name=name, source=source, notes=list(notes), made=dict(made or {}),
+                transitions=self.rows, summary=SummaryCard(**values),
+            )  # fmt: skip
+            decode(msgspec.json.encode(card), Card, str(self._folder / CARD))  # it can be read
+            write_json(self._part / CARD, msgspec.to_builtins(card))
             self._journal.unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            if (
-                self._folder.exists()
-            ):  # a moment without either is the shortest that renaming allows
+            if self._folder.exists():  # renaming leaves the shortest possible moment without either
                 os.replace(self._folder, self._before)
             os.replace(self._part, self._folder)
             self._moved = True
-            (self._folder / ".lock").unlink(
-                missing_ok=True
-            )  # before, the pieces would be anybody's
+            (self._folder / ".lock").unlink(missing_ok=True)  # only now: it protects the pieces
             shutil.rmtree(self._before, ignore_errors=True)
-        return load(self._folder)
+        return open_dataset(self._folder)
 
 
-def _told(summary: Summary) -> dict[str, Any]:
-    """A summary as JSON; the returns have a file of their own."""
-    told = {name: value for name, value in vars(summary).items() if name != "episode_returns"}
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in told.items()
-    }
-
-
-def _summary(told: Mapping[str, Any], returns: npt.NDArray[np.float64]) -> Summary:
-    means: Any = {
-        name: np.asarray(value) for name, value in told.items() if isinstance(value, list)
-    }
-    return Summary(**{**told, **means}, episode_returns=returns)
-
-
-PACKED = ("observations", "actions", "next_observations", "rewards", "masks")
-
-
-def _as_rows(column: Row) -> Row:
+def _as_rows(column: Column) -> Column:
     return column.reshape(len(column), -1)
 
 
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The head of an npy file, as long for any number of rows: NumPy leaves room to grow."""
+    """The header of an npy file; its length does not depend on the number of rows."""
     head = BytesIO()
     np.lib.format.write_array_header_1_0(
         head, {"descr": dtype, "fortran_order": False, "shape": shape}

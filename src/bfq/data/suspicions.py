@@ -1,8 +1,6 @@
-"""Whether next observations are what followed: inside an episode, the observation of the row below.
+"""Data that is allowed but looks wrong: each suspicion is a note, shown when the data is used.
 
-Stretches of rows that are there twice, found by a number that stands for each row.
-
-What is allowed but looks wrong: each a sentence, shown when the data is used.
+Next observations must also be those that followed: inside an episode, the observation of the row below.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,47 +8,55 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import Floats, Logged, blocks
+from bfq.data.checks import Logged, at_time_limit, blocks
+from bfq.data.dataset import Flags, Floats
 from bfq.data.defects import note, refuse
-from bfq.data.episodes import Flags, at_time_limit
 
-MOST = 0.9  # of the rows that can tell: enough to say what a column is
-ROUNDING = 1e-3  # of a column's spread: less than this apart is the same value, rounded otherwise
+MOST = 0.9  # of the informative rows: enough to say what a column is
+SAME = 1e-3  # of the spread of a column: values closer than this differ by rounding only
+STEADY = 0.99  # of the steps: rewards that go one way as often as this may be sums
+FAR = {
+    "observations": 1000.0,
+    "rewards": 1000.0,
+    "actions": 20.0,
+}  # times the spread of all other rows
+RARE = 10_000  # one row in so many may be an outlier; more frequent values belong to the data
+NARROW = 0.1  # of the range
 
 
 def check_succession(log: Logged) -> Iterator[str]:
-    """Refuses next observations that are those of another row; tells where they do not fit the row below."""
-    now, then = log.observations, log.next_observations
-    if then is None or len(log) < 2:
+    """Refuse next observations of another row; note those that differ from the row below."""
+    now, following = log.observations, log.next_observations
+    if following is None or len(log) < 2:
         return
-    # Only rows where the observation moves can tell: one that stands still equals every row around it.
+    # Only rows where the observation changes are informative: a constant one equals all rows around it.
     moves = ~_equal(now[1:], now[:-1])
-    follows, inside = _equal(then[:-1], now[1:]), ~log.ends[:-1]
+    follows, inside = _equal(following[:-1], now[1:]), ~log.ends[:-1]
     if not _mostly(follows, moves & inside):
-        _refuse_same_row(log, _equal(then, now), moves)
-        _refuse_other_row(then, now, moves & inside)
+        _refuse_same_row(log, _equal(following, now), moves)
+        _refuse_other_row(following, now, moves & inside)
     if not follows[inside].all():
-        yield from _breaks(log, _near(now, then))
-    yield from _crossings(log, now, then)
+        yield from _breaks(log, _near(now, following))
+    yield from _crossings(log, now, following)
 
 
 def _refuse_same_row(log: Logged, same: Flags, moves: Flags) -> None:
-    telling = np.append(moves, bool(moves.any()))
-    telling[log.last] |= bool(moves.any())  # in a shuffled log every row may be an end
-    telling &= ~log.terminal  # where nothing follows, anything may be written
-    if _mostly(same, telling):
+    informative = np.append(moves, bool(moves.any()))
+    informative[log.last] |= bool(moves.any())  # in a shuffled log every row may be an end
+    informative &= ~log.terminal  # nothing follows a terminal, so any value is allowed there
+    if _mostly(same, informative):
         raise refuse(
             "next-not-shifted",
-            f"next_observations are the same row's observations in {same[telling].mean():.0%} of the rows "
-            f"where these change (the first is row {int((same & telling).argmax())}, counted from 0)",
+            f"next_observations are the observations of the same row in {same[informative].mean():.0%} of the "
+            f"rows where these change (the first is row {int((same & informative).argmax())}, counted from 0)",
         )
 
 
-def _refuse_other_row(then: Floats, now: Floats, moves: Flags) -> None:
+def _refuse_other_row(following: Floats, now: Floats, moves: Flags) -> None:
     both = moves[1:] & moves[:-1]
-    if _mostly(_equal(then[1:-1], now[:-2]), both):
+    if _mostly(_equal(following[1:-1], now[:-2]), both):
         raise refuse("next-shifted-wrongly", _shifted("before", int(both.argmax()) + 1))
-    if _mostly(_equal(then[:-2], now[2:]), both):
+    if _mostly(_equal(following[:-2], now[2:]), both):
         raise refuse("next-shifted-wrongly", _shifted("two further on", int(both.argmax())))
 
 
@@ -58,8 +64,8 @@ def _shifted(where: str, first: int) -> str:
     return f"next_observations are the observations of the row {where} (as in row {first}, counted from 0)"
 
 
-def _mostly(found: Flags, telling: Flags) -> bool:
-    return bool(telling.any()) and bool(found[telling].mean() >= MOST)
+def _mostly(found: Flags, informative: Flags) -> bool:
+    return bool(informative.any()) and bool(found[informative].mean() >= MOST)
 
 
 def _breaks(log: Logged, follows: Flags) -> Iterator[str]:
@@ -72,12 +78,12 @@ def _breaks(log: Logged, follows: Flags) -> Iterator[str]:
         )
 
 
-def _crossings(log: Logged, now: Floats, then: Floats) -> Iterator[str]:
-    """Time-outs whose next observation is the first of the next episode: a log shifted as one piece."""
+def _crossings(log: Logged, now: Floats, following: Floats) -> Iterator[str]:
+    """Time-outs followed by the first observation of the next episode: a log shifted as a whole."""
     cut = log.last[:-1][~log.terminal[log.last[:-1]]]
     if len(cut) < 2:
         return
-    crossing = _equal(then[cut], now[cut + 1]) & ~_equal(now[cut], now[cut + 1])
+    crossing = _equal(following[cut], now[cut + 1]) & ~_equal(now[cut], now[cut + 1])
     if crossing.mean() >= MOST:
         yield note(
             "next-from-another-episode",
@@ -87,26 +93,27 @@ def _crossings(log: Logged, now: Floats, then: Floats) -> Iterator[str]:
 
 
 def _equal(one: Floats, other: Floats) -> Flags:
-    """Which rows are the same in every number."""
+    """Which rows agree in every number."""
     return np.concatenate(
         [(one[block] == other[block]).all(1) for block in blocks(len(one))] or [np.zeros(0, bool)]
     )
 
 
-def _near(now: Floats, then: Floats) -> Flags:
-    """Which rows' next observation is the observation of the row below, up to rounding."""
+def _near(now: Floats, following: Floats) -> Flags:
+    """Where the next observation is the observation of the row below, up to rounding."""
     sample = now[:: max(1, len(now) // 10_000)]
-    slack = ROUNDING * sample.std(0) + 1e-6 * np.abs(sample).max(0)
+    slack = SAME * sample.std(0) + 1e-6 * np.abs(sample).max(0)
     near = [
-        (np.abs(then[block] - now[1:][block]) <= slack).all(1) for block in blocks(len(now) - 1)
+        (np.abs(following[block] - now[1:][block]) <= slack).all(1)
+        for block in blocks(len(now) - 1)
     ]
     return np.concatenate(near)
 
 
 def copied_rows(log: Logged) -> Flags:
-    """Which rows repeat an earlier one, just as the row before or after them does.
+    """Which rows repeat an earlier one, together with the row before or after them.
 
-    A robot at rest repeats its last row many times, which is no copy: a copied stretch repeats one as long.
+    A robot at rest repeats its last row many times; only stretches of equal length are copies.
     """
     keys = row_keys(log)
     order = np.argsort(keys, kind="stable")
@@ -119,7 +126,7 @@ def copied_rows(log: Logged) -> Flags:
 
 
 def row_keys(log: Logged) -> npt.NDArray[np.uint64]:
-    """The same number for the same row, and hardly ever for another: Σ w_j x_j of its bits x, modulo 2⁶⁴."""
+    """A hash of each row: Σ w_j x_j over its bits x, modulo 2⁶⁴."""
     parts = [log.observations, log.actions, log.rewards[:, None]]
     if log.next_observations is not None:
         parts.append(log.next_observations)
@@ -133,22 +140,12 @@ def row_keys(log: Logged) -> npt.NDArray[np.uint64]:
     return keys
 
 
-STEADY = 0.99  # of the steps: rewards that go one way as often as this are suspected to be sums
-FAR = {
-    "observations": 1000.0,
-    "rewards": 1000.0,
-    "actions": 20.0,
-}  # times the spread of all other rows
-RARE = 10_000  # one row in so many may be an outlier; more often it is how the data is
-NARROW = 0.1  # of the range
-
-
-def notes_on(log: Logged, left_out: int) -> Iterator[str]:
-    """Every suspicion; `left_out` is how many rows have no next observation."""
+def find_suspicions(log: Logged, left_out: int) -> Iterator[str]:
+    """Note every suspicion; `left_out` is the number of rows without a next observation."""
     if left_out:
         yield note(
             "unseen-successor",
-            f"{left_out} of {len(log)} rows were left out, because they end an episode by time-out and the "
+            f"{left_out} of {len(log)} rows were left out: they end an episode by time-out and the "
             "observation after them was not logged",
         )
     checks: tuple[Callable[[Logged], Iterator[str]], ...] = (
@@ -160,9 +157,7 @@ def notes_on(log: Logged, left_out: int) -> Iterator[str]:
 
 def _ends(log: Logged) -> Iterator[str]:
     if not (log.terminal | log.timeout).any():
-        yield note(
-            "no-end-marked", "No episode end is marked, so all rows are taken as one episode"
-        )
+        yield note("no-end-marked", "No episode end is marked, so all rows count as one episode")
 
 
 def _flags(log: Logged) -> Iterator[str]:
@@ -181,7 +176,7 @@ def _flags(log: Logged) -> Iterator[str]:
 
 def _lengths(log: Logged) -> Iterator[str]:
     single = log.lengths[:-1] == 1  # the last episode may merely have begun
-    if single.sum() > 0.01 * len(single) and log.terminal.mean() <= 0.5:  # else it has been said
+    if single.sum() > 0.01 * len(single) and log.terminal.mean() <= 0.5:  # else already noted
         yield note(
             "one-row-episodes",
             f"{int(single.sum()):,} of {len(log.lengths):,} episodes have a single row (the first is row "
@@ -204,8 +199,8 @@ def _constant(log: Logged) -> Iterator[str]:
     for name, values in (("observations", log.observations), ("actions", log.actions)):
         constant = np.flatnonzero(values.min(0) == values.max(0))
         if len(constant):
-            told = f"Constant {name} columns ({_ranges(constant)}), which carry no information"
-            yield note(f"constant-{name}", told)
+            found = f"Constant {name} columns ({_ranges(constant)}), which carry no information"
+            yield note(f"constant-{name}", found)
     if (log.rewards == log.rewards[0]).all():
         yield note("constant-rewards", f"All rewards are {log.rewards[0]:g}")
 
@@ -217,7 +212,7 @@ def _ranges(numbers: npt.NDArray[np.intp]) -> str:
 
 
 def _counters(log: Logged) -> Iterator[str]:
-    """Columns that grow by the same step in every row and begin anew in every episode."""
+    """Columns that grow by the same step in every row and restart in every episode."""
     begins = np.append(0, log.last[:-1] + 1)
     if len(begins) < 2 or len(log) < 4 * len(begins):
         return
@@ -240,7 +235,7 @@ def _counters(log: Logged) -> Iterator[str]:
 
 
 def _returns(log: Logged) -> Iterator[str]:
-    """Rewards that go one way within episodes, step by step, from (or to) the size of a single step."""
+    """Rewards that only rise or fall within episodes, from (or to) the size of a single step."""
     long = np.flatnonzero(log.lengths >= 10)
     inside = ~log.ends[:-1]
     if len(long) < 2 or inside.sum() < 0.9 * len(log):
@@ -285,7 +280,7 @@ def _outliers(log: Logged) -> Iterator[str]:
 
 
 def _wide(values: Floats, times: float) -> npt.NDArray[np.intp]:
-    """The columns that may hold an outlier, by a sample: sorting every column would take long."""
+    """The columns that may hold an outlier, by a sample: sorting every column is slow."""
     if len(values) < 10:
         return np.zeros(0, np.intp)
     sample = values[:: max(1, len(values) // 10_000)]
@@ -294,7 +289,7 @@ def _wide(values: Floats, times: float) -> npt.NDArray[np.intp]:
 
 
 def _far(values: Floats, times: float) -> int | None:
-    """The row of the farthest value, if it lies that many times the spread of all but a few beyond them."""
+    """The row of the farthest value, if it is far beyond all but a few others."""
     few = -(-len(values) // RARE)
     middle = np.partition(values, (few, len(values) - 1 - few)).astype(np.float64)
     least, most = middle[few], middle[-1 - few]

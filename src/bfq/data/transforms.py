@@ -1,6 +1,6 @@
-"""What is done to data before learning, and to observations and actions when the policy acts.
+"""Transforms of data before training, and of observations and actions when the policy acts.
 
-Transforms are fitted once, kept with the run, and saved with the policy.
+Transforms are fitted once, stored with the run, and saved with the policy.
 """
 
 from dataclasses import asdict, dataclass
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Dataset, Floats
 from bfq.errors import unknown
 
-Floats = npt.NDArray[np.float32]
 REWARDS = (
     "none",
     "return_range",
@@ -23,9 +22,7 @@ REWARDS = (
     "min_max",
 )
 OBSERVATIONS = ("none", "standardize", "standardize_padded")
-CONSTANT = (
-    1e-6  # numbers that spread less are taken for one number with its roundings, as in MeanFlowQL
-)
+CONSTANT = 1e-6  # a smaller standard deviation is rounding of a constant, as in MeanFlowQL
 
 
 @dataclass(frozen=True)
@@ -37,20 +34,20 @@ class RewardTransform:
     shift: float
 
     def __call__(self, rewards: Floats) -> Floats:
-        """The rewards the critics see; evaluation always counts the untransformed ones."""
+        """The rewards for the critics; evaluation always sums the untransformed ones."""
         return (self.scale * rewards + self.shift).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Transforms:
-    """All that stands between the log's units and the agent's."""
+    """The map between the units of the log and those of the agent."""
 
     observation_mean: Floats
     observation_std: Floats
     action_low: Floats
     action_high: Floats
     reward: RewardTransform
-    observations: str  # which rule gave mean and std
+    observations: str  # the rule behind mean and std
 
     def normalize(self, observations: npt.NDArray[Any]) -> Floats:
         """Observations as the agent sees them: (s − μ) / σ."""
@@ -62,16 +59,18 @@ class Transforms:
         return np.clip(scaled, -1.0, 1.0).astype(np.float32)
 
     def from_unit(self, actions: Floats) -> Floats:
-        """Actions as the world takes them."""
+        """Actions in the units of the environment."""
         return self.action_low + 0.5 * (actions + 1.0) * (self.action_high - self.action_low)
 
     def describe(self) -> dict[str, Any]:
-        """In words and numbers, for the record."""
+        """The names and numbers that a run records."""
         return {"observations": self.observations, "reward": asdict(self.reward)}
 
 
-def fit(dataset: Dataset, observations: str = "standardize", reward: str = "none") -> Transforms:
-    """Fits the chosen transforms to a dataset."""
+def fit_transforms(
+    dataset: Dataset, observations: str = "standardize", reward: str = "none"
+) -> Transforms:
+    """Fit the chosen transforms to a dataset."""
     if observations not in OBSERVATIONS:
         raise unknown("observation transform", observations, OBSERVATIONS)
     mean = np.zeros(dataset.observation_dim, np.float32)
@@ -99,7 +98,7 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
         "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
         "hundredfold": (100.0, 0.0),  # ReBRAC, AntMaze
     }
-    if name == "min_max":  # EDP's own code, Adroit: the least reward becomes −1, the largest 1
+    if name == "min_max":  # EDP's code, Adroit: from the smallest reward, −1, to the largest, 1
         low, high = dataset.summary.reward_low, dataset.summary.reward_high
         scale = 2.0 / (high - low) if high > low else 1.0
         return RewardTransform(name, scale, -1.0 - scale * low)
@@ -111,8 +110,8 @@ def _reward(dataset: Dataset, name: str) -> RewardTransform:
     return RewardTransform(name, *scales[name])
 
 
-def apply(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
-    """The dataset's arrays in the agent's units."""
+def apply_transforms(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
+    """The arrays of a dataset in the units of the agent."""
     return {
         "observations": transforms.normalize(dataset.observations),
         "actions": transforms.to_unit(dataset.actions),

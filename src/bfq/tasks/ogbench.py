@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.data.readers.ogbench import CUBE, Goal, relabel, world_and_goal
+from bfq.data.readers.ogbench import CUBE, Goal, layout_and_goal, relabel
 from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
 from bfq.envs.make import make_environment, package
 from bfq.envs.ogbench import numpy_seeded
@@ -72,7 +72,7 @@ class NavigateBlock:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
         robot, _, size = self.maze.partition("-")
-        maze, (_, goal) = MAZES[size], world_and_goal(f"{self.maze}-navigate-singletask-v0")
+        maze, (_, goal) = MAZES[size], layout_and_goal(f"{self.maze}-navigate-singletask-v0")
         actuation = slide if robot == "pointmaze" else motors
         robots = MazeRobots(_model(self.maze), self.episodes, actuation)
         starts = _near(draw_cells(maze.free, self.episodes, rng), rng)
@@ -163,7 +163,7 @@ class PlayBlock:
             name: np.concatenate([episode[name] for episode in episodes]) for name in episodes[0]
         }
         ends = np.arange(1, len(columns["actions"]) + 1) % self.steps == 0
-        _, goal = world_and_goal(f"{self.scene}-play-singletask-task{self.task}-v0")
+        _, goal = layout_and_goal(f"{self.scene}-play-singletask-task{self.task}-v0")
         rewards, masks = relabel(goal, columns["qpos"], columns.get("button_states"))
         infos = {name: columns[name].astype(float) for name in (*STATE, SUBTASK) if name in columns}
         observations, actions, following = (

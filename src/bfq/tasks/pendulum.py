@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.arrays import from_arrays
+from bfq.data.dataset import Dataset
 from bfq.envs.batch import SerialEnvironments
 from bfq.tasks.catalog import PENDULUM, TASKS
 

@@ -21,12 +21,12 @@ RESERVED = ("local/", "rerolled/")  # names of data that bfq generates
 HDF5 = (".hdf5", ".h5")
 # Imported when they are needed: most commands read stored data only.
 READERS = {
-    "d4rl": "bfq.data.readers.d4rl:read",
+    "d4rl": "bfq.data.readers.d4rl:read_d4rl",
     "is_d4rl": "bfq.data.readers.d4rl:is_d4rl",
     "task_name": "bfq.data.readers.d4rl:task_name",
-    "minari": "bfq.data.readers.minari:read",
-    "find_minari": "bfq.data.readers.minari:find",
-    "ogbench": "bfq.data.readers.ogbench:read",
+    "minari": "bfq.data.readers.minari:read_minari",
+    "find_minari": "bfq.data.readers.minari:find_minari",
+    "ogbench": "bfq.data.readers.ogbench:read_ogbench",
     "table": "bfq.data.readers.tables:read_table",
     "pendulum": "bfq.tasks.pendulum:generate_pendulum",
     "remotes_for": "bfq.data.published:remotes_for",
@@ -50,14 +50,14 @@ def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
     if key == CHECKERBOARD:
         raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
     if is_stored(key):
-        return store.load(store.dataset_folder(key))
+        return store.open_dataset(store.dataset_folder(key))
     if key in GENERATED:
         try:
             return generate_and_store(recipe_for(key), bar)
         except BadInput:
             if not is_stored(key):  # else another process has just generated it
                 raise
-            return store.load(store.dataset_folder(key))
+            return store.open_dataset(store.dataset_folder(key))
     if key in TASKS:
         sentences = [f"the data of {key} is not here: {how_to_get(key)}", similar_data(key)]
         raise BadInput(" ".join(filter(None, sentences)))
@@ -74,7 +74,7 @@ def generate_and_store(
     folder = store.dataset_folder(recipe.name)
     if store.exists(folder) and not replace:
         raise BadInput(
-            f"{recipe.name} is here already, with {len(store.load(folder)):,} transitions: "
+            f"{recipe.name} is here already, with {len(store.open_dataset(folder)):,} transitions: "
             "add --replace to generate it again."
         )
     with bar(f"generating {recipe.name}", recipe.size) as progress:
@@ -145,7 +145,7 @@ def read_any(
     """
     dataset: Dataset
     if path.is_dir():
-        dataset = store.load(path) if store.exists(path) else _read("minari", path)
+        dataset = store.open_dataset(path) if store.exists(path) else _read("minari", path)
     elif not path.exists() and not path.suffix:
         dataset = _read("minari", _read("find_minari", str(path)))
     elif task is not None and task.family == "ogbench":

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.readers import hdf5, npz
+from bfq.data.readers.binary import hdf5_names, read_hdf5, read_npz
 from bfq.errors import BadInput
 from bfq.files import write_bytes
 
@@ -101,7 +101,7 @@ def save_policy(path: Path, policy: GaussianPolicy) -> None:
 def load_policy(path: Path) -> GaussianPolicy:
     """Read a policy or a pack and check that it can act; nothing in the file is executed."""
     try:
-        found = npz.read_arrays(path)
+        found = read_npz(path)
         meta = _meta(found.pop("meta"))
         arrays = {name: _numbers(name, array) for name, array in found.items()}
         for policy in _policies(arrays, meta):
@@ -191,11 +191,11 @@ def _check_log_std(mean: Layer, log_std: Layer) -> None:
 
 def read_stored_policy(path: Path) -> GaussianPolicy:
     """Read the policy that collected a D4RL file, which the file stores beside its data."""
-    names = [name for name in hdf5.names_in(path) if name.startswith(STORED)]
+    names = [name for name in hdf5_names(path) if name.startswith(STORED)]
     if not names:
         raise BadInput(f"{path.name} stores no policy: only files that one policy collected do.")
     facts = [f"metadata/{fact}" for fact in STORED_FACTS]
-    arrays = hdf5.read_arrays(path, [*names, *facts, "infos/action_log_std"])
+    arrays = read_hdf5(path, [*names, *facts, "infos/action_log_std"])
     try:
         activation = _stored_choice(arrays, "nonlinearity", _ACTIVATIONS)
         squash = STORED_SQUASHES[_stored_choice(arrays, "output_distribution", STORED_SQUASHES)]

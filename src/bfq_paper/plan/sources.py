@@ -99,7 +99,7 @@ def _few(data: str, kind: str) -> str:
     if kind not in ("imported", "rerolled", "local") or not is_stored(data):
         return ""
     try:
-        count = len(store.load(dataset_folder(data)))
+        count = len(store.open_dataset(dataset_folder(data)))
     except BadInput:  # its row says so when its turn comes
         return ""
     return f"; it has {count:,} transitions only" if count < FEW else ""

@@ -1,1 +1,31 @@
-"""One reader for each kind of file that data comes in."""
+"""Readers of files, found through a table of names so that only those in use are imported."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Format(NamedTuple):
+    """How files with one suffix are read: functions as `module:function`."""
+
+    names: str  # lists the columns
+    arrays: str  # reads some of them
+    by_column: bool  # a table of single columns, so one column of observations is a matrix as well
+    begins: str  # the kind of its first bytes
+
+
+_CSV = ("delimited:csv_names", "delimited:read_csv", True)
+_HDF5 = ("binary:hdf5_names", "binary:read_hdf5", False)
+FORMATS = {
+    ".npz": Format("binary:npz_names", "binary:read_npz", False, ".npz"),
+    ".csv": Format(*_CSV, ""),
+    ".csv.gz": Format(*_CSV, ".gz"),
+    ".parquet": Format("binary:parquet_names", "binary:read_parquet", True, ".parquet"),
+    ".hdf5": Format(*_HDF5, ".hdf5"),
+    ".h5": Format(*_HDF5, ".hdf5"),
+}
+
+
+def reader(name: str) -> Any:
+    """The function called `module:function` in this package, such as `d4rl:read_d4rl`."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), function)

@@ -1,9 +1,9 @@
-"""D4RL's HDF5 files: one long log of rows, from which transitions are made by D4RL's own rule.
+"""D4RL's HDF5 files: one long log of rows, turned into transitions by D4RL's own rule.
 
-Row i of N gives (obs[i], act[i], rew[i], obs[i+1], terminals[i]) for i = 0 … N−2, and a row with timeouts[i]
-gives none: its successor was not logged. This is the rule behind the published results. (Later versions of
-D4RL take next_observations where a file has them, which changes terminal rows only, and else drop terminal
-rows, which would take every reward from AntMaze.)
+Row i of N gives (obs[i], act[i], rew[i], obs[i+1], terminals[i]) for i = 0 … N−2, except rows with
+timeouts[i], which have no logged successor. The published results follow this rule. (Later versions of D4RL
+use next_observations if a file has them, which changes terminal rows only, and otherwise drop terminal rows,
+which would remove every reward of AntMaze.)
 """
 
 import re
@@ -17,17 +17,20 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.arrays import from_arrays
+from bfq.data.checks import Rows
+from bfq.data.dataset import Dataset, Flags
 from bfq.data.defects import refuse
-from bfq.data.episodes import Flags, Rows
-from bfq.data.readers.hdf5 import names_in, read_arrays
-from bfq.errors import BadInput
+from bfq.data.readers.binary import hdf5_names, read_hdf5
+from bfq.errors import BadInput, counted
 from bfq.files import write_bytes
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
 COLUMNS = (*NEEDED, "timeouts", "next_observations", "action_low", "action_high")
-ROUNDING = 2e-4  # beyond ±1, what from_arrays takes for rounding
-CLIPPED = 2.0  # D4RL's simulators clip actions to ±1, so a log of people's actions may reach a little beyond
+ROUNDING = 2e-4  # beyond ±1: from_arrays accepts it as rounding
+CLIPPED = (
+    2.0  # D4RL's simulators clip actions to ±1, so logs of human actions may reach a little beyond
+)
 INFOS = "infos/"
 STATE = ("qpos", "qvel")
 SAME = 1e-6  # observations nearer than this are the same
@@ -36,14 +39,14 @@ MAZES = {"u-maze": "umaze", "big-maze": "medium", "hardest-maze": "large"}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def read(path: Path, episode_steps: int | None = None, name: str | None = None) -> Dataset:
-    """The transitions of a D4RL file, row for row as D4RL makes them.
+def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = None) -> Dataset:
+    """Read the transitions of a D4RL file, row for row as D4RL forms them.
 
     A file without `timeouts` needs `episode_steps`, the length at which an episode is cut off.
 
-    An episode ends with a terminal row, with the row before a time-out row, and with the last row: just where
+    An episode ends at a terminal row, at the row before a time-out row, and at the last row: exactly where
     IQL finds an end by a terminal or by obs[i+1] ≠ next_obs[i]. AntMaze marks every row at the goal as
-    terminal while the log goes on, so each of these after the first is an episode of one row.
+    terminal while the log continues, so each of these after the first is an episode of one row.
     """
     arrays = _arrays(path)
     notes = list(_clip(arrays))
@@ -51,7 +54,7 @@ def read(path: Path, episode_steps: int | None = None, name: str | None = None) 
     kept = np.flatnonzero(~timeouts[:-1])
     if len(kept) == 0:
         raise BadInput(
-            f"{path.name} has {_rows(len(timeouts))} and no transition: no row has a successor."
+            f"{path.name} has {counted(len(timeouts), 'row')} and no transition: no row has a successor."
         )
     cut = np.append(timeouts[1:], False)  # the row before a dropped one is the last of its episode
     infos, unflagged = _infos(arrays), _unflagged_ends(arrays, kept[~terminal[kept]])
@@ -73,13 +76,13 @@ def read(path: Path, episode_steps: int | None = None, name: str | None = None) 
 
 
 def is_d4rl(path: Path) -> bool:
-    """Whether a file has D4RL's arrays and one of its marks, so that D4RL's rule is meant.
+    """Whether a file has D4RL's arrays and one of its marks, so that D4RL's rule applies.
 
-    A file with timeouts and next_observations but no infos or metadata is a plain table: it has lost no
-    successor, so none of its rows need be dropped.
+    A file with timeouts and next_observations but no infos or metadata is a plain table: it has all
+    successors, so no row needs to be dropped.
     """
     try:
-        names = set(names_in(path))
+        names = set(hdf5_names(path))
     except BadInput:
         return False
     marked = any(name.startswith((INFOS, "metadata/")) for name in names)
@@ -89,7 +92,7 @@ def is_d4rl(path: Path) -> bool:
 
 
 def task_name(path: Path) -> str:
-    """The task a file of D4RL is for, such as halfcheetah-medium-v2 for halfcheetah_medium-v2.hdf5."""
+    """The task of a D4RL file, such as halfcheetah-medium-v2 for halfcheetah_medium-v2.hdf5."""
     maze = re.fullmatch(
         r"Ant_maze_(?P<maze>[a-z-]+)_noisy_multistart_(True|False)_multigoal_(?P<many>True|False)_sparse"
         r"(?P<fixed>_fixed)?",
@@ -98,16 +101,16 @@ def task_name(path: Path) -> str:
     if not maze or maze["maze"] not in MAZES:
         return path.stem.replace("_", "-")
     kind = "-diverse" if maze["many"] == "True" else "-play"
-    if maze["maze"] == "u-maze":  # whose plain kind has no word
+    if maze["maze"] == "u-maze":  # its plain kind has no suffix
         kind = kind.removesuffix("-play")
     return f"antmaze-{MAZES[maze['maze']]}{kind}-{'v2' if maze['fixed'] else 'v0'}"
 
 
-def write(dataset: Dataset, path: Path) -> None:
-    """Writes a dataset as a file in D4RL's layout, whole or not at all.
+def write_d4rl(dataset: Dataset, path: Path) -> None:
+    """Write a dataset as a file in D4RL's layout, atomically.
 
-    Every row is written. D4RL's rule, and so `read`, then leaves out the rows that end in a time-out and the
-    last row, though their next observations are in the file.
+    Every row is written. D4RL's rule, and so `read_d4rl`, leaves out the rows that end in a time-out and the
+    last row, although their next observations are in the file.
     """
     columns = {
         "observations": dataset.observations,
@@ -128,9 +131,9 @@ def write(dataset: Dataset, path: Path) -> None:
 
 
 def _arrays(path: Path) -> Arrays:
-    held = names_in(path)
+    held = hdf5_names(path)
     infos = [name for name in held if name.startswith(INFOS)]
-    arrays = read_arrays(path, [*COLUMNS, *infos])
+    arrays = read_hdf5(path, [*COLUMNS, *infos])
     for needed in NEEDED:
         if needed not in arrays:
             raise BadInput(
@@ -143,13 +146,13 @@ def _arrays(path: Path) -> Arrays:
         raise refuse("wrong-shape", f"observations have shape {arrays['observations'].shape}")
     lengths = {name: len(arrays[name]) for name in NEEDED}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise refuse("different-lengths", f"the columns of {path.name} differ in length ({told})")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise refuse("different-lengths", f"the columns of {path.name} differ in length ({listed})")
     return arrays
 
 
 def _flags(arrays: Arrays, name: str) -> Flags:
-    """A column of 0 and 1, of whatever type and shape the file has it in."""
+    """A column of 0 and 1, of any numeric type."""
     column, size = arrays[name], len(arrays["rewards"])
     if column.shape not in ((size,), (size, 1)) or column.dtype.kind not in "fiub":
         raise refuse("wrong-shape", f"{name} have shape {column.shape} and type {column.dtype}")
@@ -159,7 +162,7 @@ def _flags(arrays: Arrays, name: str) -> Flags:
 
 
 def _clip(arrays: Arrays) -> Iterator[str]:
-    """Clips actions a little beyond ±1, as D4RL's simulators do, unless the file tells its own range."""
+    """Clip actions a little beyond ±1, as D4RL's simulators do, unless the file has its own range."""
     actions = np.abs(arrays["actions"])
     most = float(actions.max(initial=0))
     if "action_low" in arrays or "action_high" in arrays or not 1 + ROUNDING < most < np.inf:
@@ -171,13 +174,13 @@ def _clip(arrays: Arrays) -> Iterator[str]:
         )
     beyond = int((actions > 1 + ROUNDING).reshape(len(actions), -1).any(1).sum())
     arrays["actions"] = np.clip(arrays["actions"], -1.0, 1.0)
-    yield f"Actions of {_rows(beyond)}, up to ±{most:.3g}, were clipped to ±1, as D4RL's simulators do."
+    yield f"Actions of {counted(beyond, 'row')}, up to ±{most:.3g}, were clipped to ±1, as D4RL's simulators do."
 
 
 def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
     """The rows that end an episode by its length: by the file's own flags, or counted from its first row.
 
-    (D4RL begins to count at 1 after a terminal, which cuts such episodes a row early and joins two of them.)
+    (D4RL starts counting at 1 after a terminal, which cuts such episodes one row early and joins two of them.)
     """
     if "timeouts" in arrays:
         return _flags(arrays, "timeouts")
@@ -192,7 +195,7 @@ def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
 
 
 def _infos(arrays: Arrays) -> Arrays:
-    """The extra columns with one row a step; qpos for infos/qpos."""
+    """The extra columns with one row per step; qpos for infos/qpos."""
     found = {
         key.removeprefix(INFOS): array for key, array in arrays.items() if key.startswith(INFOS)
     }
@@ -207,7 +210,7 @@ def _infos(arrays: Arrays) -> Arrays:
 
 
 def _repair_states(infos: Arrays, observations: npt.NDArray[Any]) -> Iterator[str]:
-    """Sees to it that qpos and qvel are the state before the row's action, or leaves them out."""
+    """Make qpos and qvel the state before the action of each row, or leave them out."""
     state = _state(infos)
     if state is None:
         return
@@ -215,14 +218,14 @@ def _repair_states(infos: Arrays, observations: npt.NDArray[Any]) -> Iterator[st
     still = (state[1:] == state[:-1]).all(1)
     if moved.mean() > 0.5 and still[moved].mean() > 0.5:
         del infos["qpos"], infos["qvel"]
-        yield "infos/qpos and infos/qvel were left out: they stand still while the observations move."
+        yield "infos/qpos and infos/qvel were left out: they are constant while the observations change."
     elif _is_late(state, observations):
         shapes, cut = [infos[key].shape for key in STATE], infos["qpos"][0].size
         infos["qpos"] = observations[:, :cut].reshape(shapes[0])
         infos["qvel"] = observations[:, cut:].reshape(shapes[1])
         yield (
-            "infos/qpos and infos/qvel are a row late in the file, the state after the action: they were "
-            "taken from the observations, which hold the whole state."
+            "infos/qpos and infos/qvel are one row late in the file (the state after the action): they were "
+            "taken from the observations, which contain the full state."
         )
 
 
@@ -233,7 +236,7 @@ def _state(infos: Arrays) -> npt.NDArray[Any] | None:
 
 
 def _is_late(state: npt.NDArray[Any], observations: npt.NDArray[Any]) -> bool:
-    """Whether row i holds the state that observation i + 1 shows, as in AntMaze."""
+    """Whether row i holds the state of observation i + 1, as in AntMaze."""
     if state.shape != observations.shape:
         return False
     now, late = (state[:-1] == observations[:-1]).all(1), (state[:-1] == observations[1:]).all(1)
@@ -241,33 +244,29 @@ def _is_late(state: npt.NDArray[Any], observations: npt.NDArray[Any]) -> bool:
 
 
 def _unflagged_ends(arrays: Arrays, rows: Rows) -> Rows:
-    """Rows that no flag ends, though another observation came next than the row below has."""
+    """Unflagged rows with a next observation that is not that of the row below."""
     observations, state = arrays["observations"], _state(_infos(arrays))
     late = state if state is not None and _is_late(state, observations) else None
     after = arrays.get("next_observations", late)
     if after is None or after.shape != observations.shape or after.dtype.kind not in "fiub":
         return rows[:0]
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its row
+    with np.errstate(invalid="ignore", over="ignore"):  # non-finite values are refused later
         return rows[np.abs(after[rows] - observations[rows + 1]).max(1) > SAME]
 
 
 def _notes(terminal: Flags, kept: Rows, unflagged: Rows) -> Iterator[str]:
     yield (
         f"{len(kept)} of {len(terminal)} rows are transitions by D4RL's rule: "
-        f"{_rows(len(terminal) - 1 - len(kept))} with a time-out and the last row have no logged successor."
+        f"{counted(len(terminal) - 1 - len(kept), 'row')} with a time-out and the last row have no logged successor."
     )
     if len(unflagged):
         yield (
-            f"Another episode begins after {_rows(len(unflagged))} (first: row {unflagged[0]} of the file) "
-            "that the file does not flag as ends; they are kept, as D4RL keeps them."
+            f"Another episode begins after {counted(len(unflagged), 'row')} (first: row {unflagged[0]} of the file) "
+            "that the file does not flag as ends; they are kept, as in D4RL."
         )
     repeated = int((terminal[kept] & terminal[kept - 1] & (kept > 0)).sum())
     if repeated:
         yield (
-            f"Terminal rows right after another: {repeated}. The log goes on past the goal, and each of them "
-            "counts as an episode of its own."
+            f"Terminal rows right after another: {repeated}. The log continues past the goal, and each of them "
+            "counts as an episode."
         )
-
-
-def _rows(number: int) -> str:
-    return f"{number} row{'s' * (number != 1)}"

@@ -1,7 +1,7 @@
-"""CSV files, plain or gzipped: read fast, and read once more with care where something is wrong.
+"""CSV files, plain or gzipped: read fast, and once more cell by cell if something is wrong.
 
-The first line holds the names; cells are separated by commas, semicolons or tabs. Where pyarrow is installed
-it reads the file, otherwise NumPy does; the numbers are the same.
+The first line holds the names; cells are separated by commas, semicolons or tabs. pyarrow reads the file if
+it is installed, otherwise NumPy does; the numbers are the same.
 """
 
 import csv
@@ -22,15 +22,15 @@ from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]
 SEPARATORS = ",;\t"
-TRUTH = {"true": 1.0, "false": 0.0}
+BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the first two lines tell."""
+    """What the first two lines contain."""
 
     names: list[str]
-    kinds: list[str]  # number, truth or text, by the first row
+    kinds: list[str]  # number, bool or text, by the first row
     separator: str
 
 
@@ -39,13 +39,13 @@ def has_pyarrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def names_in(path: Path) -> list[str]:
+def csv_names(path: Path) -> list[str]:
     """The names in the first line."""
     return _head(path).names
 
 
-def read_arrays(path: Path, names: Sequence[str]) -> Arrays:
-    """The columns of these names: numbers as float64, words as text."""
+def read_csv(path: Path, names: Sequence[str]) -> Arrays:
+    """The columns of these names: numbers as float64, everything else as text."""
     head = _head(path)
     places = [head.names.index(name) for name in names]
     columns = _by_pyarrow(path, head, places) if has_pyarrow() else None
@@ -57,7 +57,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> Arrays:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """The lines of the file as text; a mark that some programs put before the first name is passed over."""
+    """The lines of the file as text, without a byte order mark."""
     try:
         if path.suffix.lower() == ".gz":
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -71,10 +71,10 @@ def _opened(path: Path) -> Iterator[IO[str]]:
         raise refuse(
             "unreadable-file", f"{path.name} is not a readable CSV file (not UTF-8)"
         ) from error
-    except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
-        told = str(error).split("\n")[0] or type(error).__name__
+    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
+        reason = str(error).split("\n")[0] or type(error).__name__
         raise refuse(
-            "unreadable-file", f"{path.name} is not a readable CSV file ({told})"
+            "unreadable-file", f"{path.name} is not a readable CSV file ({reason})"
         ) from error
 
 
@@ -94,9 +94,9 @@ def _head(path: Path) -> Head:
 
 
 def _kind(cell: str) -> str:
-    """What a cell holds; an empty one was meant to hold a number, and a number with a comma as well."""
-    if cell.lower() in TRUTH:
-        return "truth"
+    """The kind of a cell; empty cells and decimal commas were meant to be numbers."""
+    if cell.lower() in BOOLEANS:
+        return "bool"
     return "number" if _is_number(cell) or not cell or _has_comma(cell) else "text"
 
 
@@ -113,12 +113,12 @@ def _has_comma(cell: str) -> bool:
 
 
 def _by_pyarrow(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]] | None:
-    """The columns, or None where anything is unusual: the careful reader then says what it is."""
+    """The columns, or None if anything is unusual: the other reader then finds out what."""
     import pyarrow as pa
     from pyarrow import csv as reader
 
-    types = {"number": pa.float64(), "truth": pa.bool_(), "text": pa.string()}
-    labels = [str(place) for place in range(len(head.names))]  # names may be there twice
+    types = {"number": pa.float64(), "bool": pa.bool_(), "text": pa.string()}
+    labels = [str(place) for place in range(len(head.names))]  # names may repeat
     try:
         table = reader.read_csv(
             path,
@@ -144,13 +144,13 @@ def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:
     texts = [place for place in places if head.kinds[place] == "text"]
     numbers = [place for place in places if head.kinds[place] != "text"]
-    truths: dict[int | str, Any] = {
-        place: _truth for place in numbers if head.kinds[place] == "truth"
+    bools: dict[int | str, Any] = {
+        place: _boolean for place in numbers if head.kinds[place] == "bool"
     }
     found = dict.fromkeys(places, np.zeros(0))
     for group, dtype in ((numbers, np.float64), (texts, np.str_)):
         if group:
-            table = _load(path, head, group, dtype, truths if dtype is np.float64 else {})
+            table = _load(path, head, group, dtype, bools if dtype is np.float64 else {})
             found.update({place: table[:, k] for k, place in enumerate(group)})
     return [np.ascontiguousarray(found[place]) for place in places]
 
@@ -176,7 +176,7 @@ def _load(
 
 
 def _whole(lines: IO[str], head: Head) -> Iterator[str]:
-    """The lines, as long as they have as many cells as the first: NumPy would take a longer one as it is."""
+    """The lines, checked to have as many cells as the first: NumPy accepts longer ones."""
     count = len(head.names) - 1
     for line in lines:
         if line.count(head.separator) != count and '"' not in line and line.strip():
@@ -184,15 +184,15 @@ def _whole(lines: IO[str], head: Head) -> Iterator[str]:
         yield line
 
 
-def _truth(cell: str) -> float:
+def _boolean(cell: str) -> float:
     word = cell.strip().strip('"').lower()
-    return TRUTH[word] if word in TRUTH else float(cell)
+    return BOOLEANS[word] if word in BOOLEANS else float(cell)
 
 
 def _check_finite(
     path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]
 ) -> None:
-    """Refuses NaN and infinite numbers here, where their line and the name of their column are known."""
+    """Refuse NaN and infinite numbers here, where their line and column are known."""
     numbers = [column for column in columns if column.dtype.kind == "f"]
     bad = sum((~np.isfinite(column) for column in numbers), np.zeros(len(columns[0]), bool))
     count = int(np.count_nonzero(bad))
@@ -208,7 +208,7 @@ def _check_finite(
 def _first_defect(
     path: Path, head: Head, places: Sequence[int], in_all: str = ""
 ) -> BadInput | None:
-    """Goes through the file cell by cell until something is wrong with one."""
+    """Search the file cell by cell for the first defect."""
     with _opened(path) as file:
         reader = csv.reader(file, delimiter=head.separator)
         next(reader)
@@ -237,7 +237,7 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
             ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
         )
         return refuse(defect, f"{where} holds {what} for {name}")
-    if kind == "text" or _is_number(cell) or (kind == "truth" and cell.lower() in TRUTH):
+    if kind == "text" or _is_number(cell) or (kind == "bool" and cell.lower() in BOOLEANS):
         return None
     if _has_comma(cell):
         return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")

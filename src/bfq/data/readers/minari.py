@@ -1,58 +1,100 @@
-"""Minari's datasets as they lie on the disk: one HDF5 group an episode, read without Minari itself.
+"""Minari datasets on disk: one HDF5 group per episode, read without Minari.
 
-An episode of T steps has T + 1 observations, so the last step's successor is known and no row is lost.
-Observations in several parts (Dict, Tuple) are joined in the order of gymnasium's own `flatten`, all parts of
-them: AntMaze keeps the ant's place in achieved_goal alone. A policy then sees what gymnasium's wrapper
-FlattenObservation gives it.
+An episode of T steps has T + 1 observations, so the successor of the last step is known and no row is lost.
+Observations with several parts (Dict, Tuple) are joined in the order of gymnasium's `flatten`, including all
+parts: AntMaze has the position of the ant only in achieved_goal. A policy then sees what gymnasium's
+FlattenObservation wrapper returns.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import TOLERANCE, from_data
-from bfq.data.dataset import Dataset, from_arrays
-from bfq.data.readers.hdf5 import check_claim, opened, own, own_array, values
-from bfq.errors import BadInput, unknown
-from bfq.files import read_json
+from bfq.data.arrays import from_arrays, infer_range
+from bfq.data.checks import ROUNDING
+from bfq.data.dataset import Dataset, Floats
+from bfq.data.readers.binary import check_claim, open_hdf5, owned, owned_array, read_values
+from bfq.errors import BadInput, counted, unknown
+from bfq.options import Name, Natural, Positive
+from bfq.records import decode, read_text
 
-MAIN, CARD = "main_data.hdf5", "metadata.json"
-FLAT = ("Box", "MultiBinary")  # spaces whose values are plain numbers
+MAIN, METADATA = "main_data.hdf5", "metadata.json"
+FLAT = ("Box", "MultiBinary")  # spaces with plain numbers as values
 COLUMNS = ("actions", "rewards", "terminations", "truncations")
-STATE = ("qpos", "qvel")  # infos that are kept: the state before the row's action
+STATE = ("qpos", "qvel")  # infos that are read: the state before the action
 
 Arrays = dict[str, npt.NDArray[Any]]
-Card = dict[str, Any]
-Floats = npt.NDArray[np.float32]
+T = TypeVar("T")
 
 
-def read(
+@dataclass(frozen=True)
+class Metadata:
+    """The fields of metadata.json that are used; the spaces are JSON inside JSON."""
+
+    total_steps: Positive
+    dataset_id: Name | None = None
+    data_format: Name = "hdf5"
+    env_spec: str | None = None
+    observation_space: str | None = None
+    action_space: str | None = None
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The environment the data comes from."""
+
+    id: Name | None = None
+
+
+@dataclass(frozen=True)
+class Space:
+    """A gymnasium space as Minari serializes it."""
+
+    type: Name = "Box"
+    shape: list[Natural] | None = None
+    dtype: Name | None = None
+    low: Any = None
+    high: Any = None
+    subspaces: "dict[Name, Space] | list[Space] | None" = None
+
+
+def read_minari(
     folder: Path,
     name: str | None = None,
     observation_keys: Sequence[str] | None = None,
     episodes: Iterable[int] | None = None,
 ) -> Dataset:
-    """The transitions of a Minari dataset: of all its episodes, or of those with the numbers given.
+    """Read the transitions of a Minari dataset: all episodes, or those with the given numbers.
 
-    `observation_keys` chooses the parts of an observation and their order, such as ("observation",
+    `observation_keys` selects the parts of an observation and their order, such as ("observation",
     "desired_goal"); by default all are joined.
     """
     data = folder / "data" if (folder / "data").is_dir() else folder
-    card = _card(data)
-    known = _words(card.get("dataset_id")) or (data.parent if data.name == "data" else data).name
-    with opened(data / MAIN) as file:
-        numbers = _numbers(file, episodes)
-        parts = _chosen(_parts(card, file, numbers[0]), observation_keys)
+    metadata = _read_metadata(data)
+    known = (data.parent if data.name == "data" else data).name
+    spec, source = None, f"Minari dataset {known}"
+    if metadata is not None:
+        known = metadata.dataset_id or known
+        spec = _decode_part(data, "env_spec", metadata.env_spec, EnvSpec)
+        source = f"Minari dataset {known}" + (f" of {spec.id}" if spec and spec.id else "")
+    spaces = {
+        key: _decode_part(data, key, getattr(metadata, key, None), Space)
+        for key in ("observation_space", "action_space")
+    }
+    with open_hdf5(data / MAIN) as file:
+        numbers = _episode_numbers(file, episodes)
+        parts = _choose_parts(
+            _parts(spaces["observation_space"], file, numbers[0]), observation_keys
+        )
         rows = _rows(file, numbers, parts)
-    low, high, notes = _bounds(card, rows["actions"])
+    low, high, notes = _bounds(spaces["action_space"] or Space(), rows["actions"])
     dataset = from_arrays(
         rows["observations"],
         np.clip(rows["actions"], low, high),
@@ -64,24 +106,24 @@ def read(
         action_low=low,
         action_high=high,
         name=name or known,
-        source=_source(card, known),
+        source=source,
     )
     return replace(dataset, notes=(*dataset.notes, *notes))
 
 
 def from_minari(dataset: Any, observation_keys: Sequence[str] | None = None) -> Dataset:
-    """The transitions of a `minari.MinariDataset`, of just those episodes that it was filtered to."""
+    """Read the transitions of a `minari.MinariDataset`, only of the episodes it was filtered to."""
     try:
         folder, numbers = Path(dataset.spec.data_path), [int(k) for k in dataset.episode_indices]
     except (AttributeError, TypeError) as error:
-        raise BadInput("from_minari takes a dataset that minari.load_dataset gave.") from error
-    return read(folder, None, observation_keys, numbers)
+        raise BadInput("from_minari takes a dataset from minari.load_dataset.") from error
+    return read_minari(folder, None, observation_keys, numbers)
 
 
-def find(dataset_id: str) -> Path:
-    """The folder of a dataset that Minari has downloaded or made on this machine, by its id."""
+def find_minari(dataset_id: str) -> Path:
+    """The folder of a dataset that Minari has stored on this machine, by its id."""
     root = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
-    here = {str(card.parents[1].relative_to(root)) for card in root.rglob(f"data/{CARD}")}
+    here = {str(card.parents[1].relative_to(root)) for card in root.rglob(f"data/{METADATA}")}
     if not here:
         raise BadInput(f"there is no Minari dataset in {root}: try `minari download {dataset_id}`.")
     if dataset_id not in here:
@@ -89,39 +131,31 @@ def find(dataset_id: str) -> Path:
     return root / dataset_id
 
 
-def _card(data: Path) -> Card:
-    if not (data / CARD).is_file() and not (data / MAIN).is_file():
-        raise BadInput(f"there is no Minari dataset in {data}: it would hold {CARD} and {MAIN}.")
-    card = read_json(data / CARD) if (data / CARD).is_file() else {}  # Minari wrote none before 0.5
-    if not isinstance(card, dict):
-        raise BadInput(f"{data / CARD} does not describe a dataset.")
-    if card.get("data_format", "hdf5") != "hdf5":
+def _read_metadata(data: Path) -> Metadata | None:
+    """The metadata of a dataset; Minari wrote none before 0.5."""
+    path = data / METADATA
+    if not path.is_file():
+        if not (data / MAIN).is_file():
+            raise BadInput(
+                f"there is no Minari dataset in {data}: {METADATA} and {MAIN} are missing."
+            )
+        return None
+    metadata = decode(read_text(path), Metadata, str(path))
+    if metadata.data_format != "hdf5":
         raise BadInput(
-            f"the Minari dataset in {data} is kept in the format {_words(card['data_format'])}: bfq reads "
-            "those kept as HDF5, Minari's usual format."
+            f"{path}: data_format is {metadata.data_format}, but bfq reads only hdf5, Minari's usual format."
         )
-    return card
+    return metadata
 
 
-def _words(told: Any) -> str:
-    return " ".join(told.split())[:200] if isinstance(told, str) else ""
+def _decode_part(data: Path, key: str, content: str | None, kind: type[T]) -> T | None:
+    """A field that is JSON inside JSON; Minari writes Infinity for a bound that does not exist."""
+    if content is None:
+        return None
+    return decode(re.sub("-?Infinity|NaN", "null", content), kind, f"{data / METADATA}: {key}")
 
 
-def _source(card: Card, known: str) -> str:
-    world = _words(_parsed(card, "env_spec").get("id"))
-    return f"Minari dataset {known}" + (f" of {world}" if world else "")
-
-
-def _parsed(card: Card, key: str) -> Card:
-    """A part of the card that is JSON within JSON; empty where it is missing."""
-    try:
-        found = json.loads(card.get(key, "{}"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"{key} in {CARD} is not readable JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}
-
-
-def _numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]:
+def _episode_numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]:
     names = (re.fullmatch(r"episode_(\d+)", name) for name in file)
     there = {int(match[1]) for match in names if match}
     numbers = sorted(there) if chosen is None else list(chosen)
@@ -132,36 +166,34 @@ def _numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]:
     return numbers
 
 
-def _parts(card: Card, file: h5py.File, number: int) -> dict[str, Card]:
-    """The parts of an observation in gymnasium's order, each with its space where the card tells it."""
-    space = _parsed(card, "observation_space")
-    return dict(_leaves(space) if space else _stored(own(file, f"episode_{number}/observations")))
+def _parts(space: Space | None, file: h5py.File, number: int) -> dict[str, Space]:
+    """The parts of an observation in gymnasium's order, each with its space if it is known."""
+    if space is not None:
+        return dict(_leaves(space))
+    return dict(_stored_parts(owned(file, f"episode_{number}/observations")))
 
 
-def _leaves(space: Card, at: str = "") -> Iterator[tuple[str, Card]]:
-    if not isinstance(space, dict):
-        raise BadInput(f"observation_space in {CARD} does not describe a space.")
-    inner = space.get("subspaces")
+def _leaves(space: Space, path: str = "") -> Iterator[tuple[str, Space]]:
+    inner = space.subspaces
     if isinstance(inner, list):
         inner = {f"_index_{k}": part for k, part in enumerate(inner)}
-    if not isinstance(inner, dict):
-        yield at, space
+    if inner is None:
+        yield path, space
         return
     for key, part in inner.items():
-        yield from _leaves(part, f"{at}/{key}")
+        yield from _leaves(part, f"{path}/{key}")
 
 
-def _stored(group: Any, at: str = "") -> Iterator[tuple[str, Card]]:
+def _stored_parts(group: Any, path: str = "") -> Iterator[tuple[str, Space]]:
     if not isinstance(group, h5py.Group):
-        yield at, {}
+        yield path, Space()
         return
-    for key in sorted(
-        group, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key)
-    ):
-        yield from _stored(own(group, key), f"{at}/{key}")
+    # _index_10 comes after _index_9.
+    for key in sorted(group, key=lambda key: (len(key) * key.startswith("_index_"), key)):
+        yield from _stored_parts(owned(group, key), f"{path}/{key}")
 
 
-def _chosen(parts: dict[str, Card], keys: Sequence[str] | None) -> list[str]:
+def _choose_parts(parts: dict[str, Space], keys: Sequence[str] | None) -> list[str]:
     if keys and "" in parts:
         raise BadInput(
             "the observations of the Minari dataset have no parts: leave observation_keys out."
@@ -173,11 +205,12 @@ def _chosen(parts: dict[str, Card], keys: Sequence[str] | None) -> list[str]:
             raise unknown("part of the observation", key, (name[1:] for name in parts))
         names += found
     for name in names:
-        kind, shape = parts[name].get("type", "Box"), parts[name].get("shape", [])
-        if kind not in FLAT or (len(shape) == 3 and parts[name].get("dtype") == "uint8"):
-            what = "images" if kind == "Box" else f"a {kind} space"
+        space = parts[name]
+        is_image = len(space.shape or []) == 3 and space.dtype == "uint8"
+        if space.type not in FLAT or is_image:
+            what = "images" if space.type == "Box" else f"a {space.type} space"
             raise BadInput(
-                f"the observations{name} of the Minari dataset are {what}, and bfq takes numbers only: "
+                f"the observations{name} of the Minari dataset are {what}, and bfq needs plain numbers: "
                 "choose other parts with observation_keys."
             )
     return [f"observations{name}" for name in names]
@@ -190,23 +223,23 @@ def _rows(file: h5py.File, numbers: Sequence[int], parts: Sequence[str]) -> Arra
         claimed += sum(array.nbytes for array in arrays.values())
         check_claim(file, claimed)
         pieces.append(
-            _transitions({key: values(array) for key, array in arrays.items()}, parts, number)
+            _transitions({key: read_values(array) for key, array in arrays.items()}, parts, number)
         )
     shared = set.intersection(*(set(piece) for piece in pieces))
     return {key: np.concatenate([piece[key] for piece in pieces]) for key in shared}
 
 
 def _stored_arrays(file: h5py.File, episode: str, parts: Sequence[str]) -> dict[str, h5py.Dataset]:
-    group = own(file, episode)
-    needed = {key: own_array(group, key) for key in (*parts, *COLUMNS)}
+    group = owned(file, episode)
+    needed = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
     for key, array in needed.items():
         if array is None:
             raise ValueError(f"{episode} has no {key}")
-    infos = own(group, "infos")
+    infos = owned(group, "infos")
     states = [
-        key for key in STATE if infos is not None and isinstance(own(infos, key), h5py.Dataset)
+        key for key in STATE if infos is not None and isinstance(owned(infos, key), h5py.Dataset)
     ]
-    return needed | {key: own_array(infos, key) for key in states}
+    return needed | {key: owned_array(infos, key) for key in states}
 
 
 def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
@@ -222,7 +255,7 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
             )
         if arrays[key].dtype.kind not in "fiub":
             raise ValueError(f"{key} of episode_{number} are not numbers")
-    with np.errstate(over="ignore"):  # an infinite value is refused later, with its row
+    with np.errstate(over="ignore"):  # infinite values are refused later, with their row
         flat = [arrays[part].reshape(steps + 1, -1) for part in parts]
         observations = np.concatenate(flat, axis=1, dtype=np.float32, casting="same_kind")
     terminals, timeouts = (arrays[key].astype(bool) for key in ("terminations", "truncations"))
@@ -239,30 +272,25 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
 
 
 def _is_state(array: npt.NDArray[Any] | None, steps: int) -> bool:
-    """Whether a column of infos has a row for every observation, the first of them before any action."""
+    """Whether a column of infos has one row per observation."""
     return array is not None and array.shape[:1] == (steps + 1,) and array.dtype.kind in "fiub"
 
 
-def _bounds(card: Card, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list[str]]:
-    """The range of the action space, or one from the data where that has no end; and a word about it."""
-    space = _parsed(card, "action_space")
-    if space.get("type", "Box") != "Box":
+def _bounds(space: Space, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list[str]]:
+    """The range of the action space, or one inferred from the data if it is unbounded, and notes."""
+    if space.type != "Box":
         raise BadInput(
-            f"the actions of the Minari dataset are a {_words(space['type'])} space: bfq needs a Box."
+            f"the actions of the Minari dataset are a {space.type} space: bfq needs a Box."
         )
     try:
-        ends = [
-            np.asarray(space.get(key, np.inf), np.float32).reshape(-1) for key in ("low", "high")
-        ]
+        ends = [np.asarray(end, np.float32).reshape(-1) for end in (space.low, space.high)]
         low, high = (np.broadcast_to(end, actions.shape[1:]).copy() for end in ends)
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadInput(f"the action space in {CARD} does not fit the actions: {error}.") from error
+        raise BadInput(f"action_space in {METADATA} does not fit the actions: {error}.") from error
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        low, high, told = from_data(actions)
-        return low, high, [told] if told else []
-    slack = TOLERANCE * (high - low)
+        low, high, sentence = infer_range(actions)
+        return low, high, [sentence] if sentence else []
+    slack = ROUNDING * (high - low)
     beyond = int(((actions < low - slack) | (actions > high + slack)).any(1).sum())
-    told = (
-        f"Actions of {beyond} of {len(actions)} rows left the action space and were clipped to it."
-    )
-    return low, high, [told] if beyond else []
+    rows = f"{beyond} of {counted(len(actions), 'row')}"
+    return low, high, [f"Actions of {rows} were clipped to the action space."] if beyond else []

@@ -1,12 +1,10 @@
-"""Rewards for one fixed task of OGBench, worked out from logged simulator states alone.
+"""OGBench's files: trajectories of states, read as transitions with the rewards of one fixed task.
 
-A goal has parts, each of which holds in a state or does not:
-reward = (parts that hold) − (parts), mask = 0 where all hold.
+Rewards are computed from logged simulator states. A goal has conditions:
+reward = (conditions met) − (conditions), mask = 0 where all are met.
 
-OGBench's files: trajectories of states, read as the transitions and rewards of one fixed task.
-
-A trajectory of n + 1 states gives n transitions: the last state is only ever a next one, and the action
-stored with it is dropped. Success does not stop a trajectory, so a mask may be 0 in the middle of an episode.
+A trajectory of n + 1 states gives n transitions: the last state is only a next one, and the action stored
+with it is dropped. Success does not stop a trajectory, so a mask may be 0 in the middle of an episode.
 """
 
 import dataclasses
@@ -17,34 +15,37 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.arrays import from_arrays
+from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, unknown
 
 States = npt.NDArray[np.floating]
 RewardOn = Literal["state", "next_state"]
-CELL, OFFSET = 4.0, 4.0  # side of a maze's cell, and how far its first corner lies from the origin
-CUBE = 14  # where the cube's position begins in qpos, after the arm's six and the gripper's eight joints
-DRAWER, WINDOW = 23, 24  # after the cube's pose and the two buttons
+CELL, OFFSET = 4.0, 4.0  # side of a maze cell, and distance of its first corner from the origin
+CUBE = (
+    14  # index of the cube's position in qpos, after six joints of the arm and eight of the gripper
+)
+DRAWER, WINDOW = 23, 24  # after the pose of the cube and the two buttons
 NEAR = 0.04  # meters
 
 _Point = tuple[float, ...]
 
 
 class Goal(NamedTuple):
-    """What must hold in a state."""
+    """The conditions that a state must meet."""
 
-    start: int  # a point of qpos, from here on …
-    point: _Point  # … lies at this place,
-    tolerance: float  # or so far from it
-    buttons: tuple[int, ...] = ()  # the buttons are in these states
-    joints: tuple[tuple[int, float], ...] = ()  # these numbers of qpos have these values, to NEAR
+    start: int  # qpos from this index on …
+    point: _Point  # … is at this point,
+    tolerance: float  # up to this distance
+    buttons: tuple[int, ...] = ()  # states of the buttons
+    joints: tuple[tuple[int, float], ...] = ()  # indices of qpos and their values, up to NEAR
 
 
-class World(NamedTuple):
-    """What the files of one world look like, and its five tasks, of which one is meant by default."""
+class OgbenchLayout(NamedTuple):
+    """The shapes in the files of one environment, and its five tasks with the default one."""
 
     observation: int  # numbers in an observation
-    qpos: int  # … and in a simulator state
+    qpos: int  # numbers in a simulator state
     goals: tuple[Goal, ...]
     default: int
 
@@ -66,17 +67,17 @@ _SCENES = (  # cube, buttons, drawer, window
 )
 
 
-def _maze(body: str, size: str) -> World:
+def _maze(body: str, size: str) -> OgbenchLayout:
     observation, qpos, tolerance = _BODIES[body]
     places = [(column * CELL - OFFSET, row * CELL - OFFSET) for row, column in _CELLS[size]]
-    return World(observation, qpos, tuple(Goal(0, place, tolerance) for place in places), 1)
+    return OgbenchLayout(observation, qpos, tuple(Goal(0, place, tolerance) for place in places), 1)
 
 
-WORLDS = {f"{body}-{size}": _maze(body, size) for body in _BODIES for size in _CELLS} | {
-    "cube-single": World(
+LAYOUTS = {f"{body}-{size}": _maze(body, size) for body in _BODIES for size in _CELLS} | {
+    "cube-single": OgbenchLayout(
         28, 21, tuple(Goal(CUBE, (*place, 0.02), NEAR) for place in _CUBE_PLACES), 2
     ),
-    "scene": World(
+    "scene": OgbenchLayout(
         40,
         25,
         tuple(
@@ -91,23 +92,23 @@ _TASK = re.compile(
 )
 
 
-def world_and_goal(task: str) -> tuple[World, Goal]:
-    """Of a name such as antmaze-large-navigate-singletask-v0 or cube-single-singletask-task2-v0."""
+def layout_and_goal(task: str) -> tuple[OgbenchLayout, Goal]:
+    """The layout and goal of a task such as antmaze-large-navigate-singletask-v0."""
     match = _TASK.fullmatch(task)
     if match is None:
         raise BadInput(
-            f"{task!r} is no single task of OGBench, such as cube-single-play-singletask-task2-v0."
+            f"{task!r} is not a single task of OGBench, such as cube-single-play-singletask-task2-v0."
         )
-    if match[1] not in WORLDS:
-        raise unknown("world of OGBench", match[1], WORLDS)
-    world = WORLDS[match[1]]
-    return world, world.goals[int(match[2] or world.default) - 1]
+    if match[1] not in LAYOUTS:
+        raise unknown("environment of OGBench", match[1], LAYOUTS)
+    layout = LAYOUTS[match[1]]
+    return layout, layout.goals[int(match[2] or layout.default) - 1]
 
 
 def relabel(
     goal: Goal, qpos: States, buttons: npt.NDArray[np.generic] | None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """(rewards, masks), one of each for every state."""
+    """(rewards, masks) of every state."""
     point = qpos[:, goal.start : goal.start + len(goal.point)]
     parts = [np.linalg.norm(point - np.array(goal.point), axis=-1) <= goal.tolerance]
     parts += [np.abs(qpos[:, index] - value) <= NEAR for index, value in goal.joints]
@@ -124,18 +125,20 @@ def relabel(
 NEEDED = ("observations", "actions", "terminals", "qpos", "qvel")
 Arrays = dict[str, npt.NDArray[Any]]
 CONVENTIONS = {
-    "state": "Rewards and masks are of the state before the action, as OGBench's own loader has them.",
-    "next_state": "Rewards and masks are of the state after the action, as a world of OGBench 1.1 pays them.",
+    "state": "Rewards and masks belong to the state before the action, as in OGBench's own loader.",
+    "next_state": "Rewards and masks belong to the state after the action, as in OGBench 1.1.",
 }
 
 
-def read(path: Path, task: str, reward_on: RewardOn = "state") -> Dataset:
-    """The transitions of a file of OGBench, with the rewards and masks of one of its tasks."""
+def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Dataset:
+    """Read the transitions of an OGBench file, with the rewards and masks of one of its tasks."""
     if reward_on not in CONVENTIONS:
-        raise BadInput(f"rewards are of the 'state' or of the 'next_state', not of {reward_on!r}.")
-    world, goal = world_and_goal(task)
+        raise BadInput(
+            f"rewards belong to the 'state' or to the 'next_state', not to {reward_on!r}."
+        )
+    layout, goal = layout_and_goal(task)
     arrays = _arrays(path)
-    _check(arrays, world, path.name, task)
+    _check(arrays, layout, path.name, task)
     last = arrays["terminals"].astype(bool)
     rows = np.flatnonzero(~last)
     rewards, masks = relabel(goal, arrays["qpos"], arrays.get("button_states"))
@@ -158,7 +161,7 @@ def read(path: Path, task: str, reward_on: RewardOn = "state") -> Dataset:
 
 
 def _arrays(path: Path) -> Arrays:
-    """The arrays we know by name; others are not even unpacked, and nothing is executed."""
+    """The arrays with known names; others are not unpacked, and nothing is executed."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = [name for name in (*NEEDED, "button_states") if name in archive]
@@ -166,35 +169,35 @@ def _arrays(path: Path) -> Arrays:
             arrays = {name: archive[name] for name in names}
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}.") from None
-    except Exception as error:  # noqa: BLE001 - whatever a parser of untrusted files trips over is bad input
+    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
         raise BadInput(
             f"{path.name} is not a readable npz file of plain arrays: {error}"
         ) from error
     missing = [name for name in NEEDED if name not in arrays]
     if missing or "next_observations" in held:
         raise BadInput(
-            f"{path.name} is not laid out as OGBench's files are: it holds {', '.join(held) or 'nothing'}, "
-            f"and {', '.join(NEEDED)} are wanted, with one state more than transitions in every trajectory."
+            f"{path.name} does not have the layout of OGBench's files: it holds {', '.join(held) or 'nothing'}, "
+            f"but needs {', '.join(NEEDED)}, with one more state than transitions in every trajectory."
         )
     return arrays
 
 
-def _check(arrays: Arrays, world: World, file: str, task: str) -> None:
+def _check(arrays: Arrays, layout: OgbenchLayout, file: str, task: str) -> None:
     size = len(arrays["terminals"]) if arrays["terminals"].ndim == 1 else 0
     for name, array in arrays.items():
         if array.ndim != (1 if name == "terminals" else 2) or len(array) != size:
             raise BadInput(
-                f"{name} in {file} have shape {array.shape}, where one row a state is needed."
+                f"{name} in {file} have shape {array.shape}, but need one row per state."
             )
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise BadInput(f"{name} in {file} hold something other than finite numbers.")
     seen, state = arrays["observations"].shape[1], arrays["qpos"].shape[1]
-    if (seen, state) != (world.observation, world.qpos):
+    if (seen, state) != (layout.observation, layout.qpos):
         raise BadInput(
-            f"{file} has {seen} numbers an observation and {state} a simulator state, but {task} has "
-            f"{world.observation} and {world.qpos}: it is a file of another world."
+            f"{file} has {seen} numbers per observation and {state} per simulator state, but {task} has "
+            f"{layout.observation} and {layout.qpos}: it is a file of another environment."
         )
     if not np.isin(arrays["terminals"], (0, 1)).all() or not arrays["terminals"][-1:].any():
         raise BadInput(
-            f"the last row of {file} does not end a trajectory: the file is cut off or damaged."
+            f"the last row of {file} does not end a trajectory: the file is truncated or damaged."
         )

@@ -1,37 +1,53 @@
-"""Files of a user's own: npz, CSV, Parquet and HDF5, with whatever names their columns have.
+"""Tables of a user: npz, CSV, Parquet and HDF5 files with any column names.
 
-Nothing in a file is executed, and only the arrays that are needed are read.
+Columns are found by the mapping, by our own names, or by names in common use. Nothing in a file is executed,
+and only the arrays that are needed are read.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import BOUNDS, as_array, completed
-from bfq.data.dataset import Dataset, from_arrays
+from bfq.data.arrays import BOUNDS, complete_range, from_arrays
+from bfq.data.checks import MATRICES, NEEDED, as_array
+from bfq.data.dataset import Dataset
 from bfq.data.defects import refuse
-from bfq.data.readers import delimited, hdf5, npz, parquet
-from bfq.data.readers.columns import MATRICES, Theirs, choose
-from bfq.errors import BadInput
+from bfq.data.readers import FORMATS, Format, reader
+from bfq.errors import BadInput, unknown
 
 Arrays = dict[str, npt.NDArray[Any]]
-WORDS = ("name", "source")  # written by write_npz, so that a dataset keeps its origin
-# How a file begins that is of another kind than its ending says.
-BEGINNINGS = {b"PK\x03\x04": ".npz", b"\x89HDF": ".hdf5", b"PAR1": ".parquet", b"\x1f\x8b": ".gz"}
-
-
-class Reader(NamedTuple):
-    """How files of one kind are read."""
-
-    names: Callable[[Path], list[str]]
-    arrays: Callable[[Path, Sequence[str]], Arrays]
-    by_column: bool  # a table of single columns, where even one column of observations is a matrix
-    begins: str  # the beginning that such a file has
+Theirs = str | Sequence[str]
+MOST = 20  # columns listed in a sentence
+NONE = "none"  # after =: the file has no such column
+LABELS = ("name", "source")  # optional text in npz files
+# First bytes of files that contradict their suffix.
+SIGNATURES = {b"PK\x03\x04": ".npz", b"\x89HDF": ".hdf5", b"PAR1": ".parquet", b"\x1f\x8b": ".gz"}
+# The first name of each is ours; the others are common elsewhere.
+NAMES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "observation", "obs", "states", "state"),
+    "actions": ("actions", "action", "acts", "act"),
+    "rewards": ("rewards", "reward", "rews", "rew"),
+    "next_observations": (
+        "next_observations", "next_observation", "next_obs", "new_obs", "obs_next", "next_states",
+        "next_state", "new_states", "new_state",
+    ),
+    "terminals": ("terminals", "terminal", "terminated", "terminateds", "terminations", "termination"),
+    "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncation", "truncateds"),
+    "dones": ("dones", "done"),
+    "episode_ids": (
+        "episode_ids", "episode_id", "episodes", "episode", "trajectory_ids", "trajectory_id", "trajectory",
+        "traj_id", "traj", "eps_id",
+    ),
+    "episode_lengths": ("episode_lengths", "trajectory_lengths", "path_lengths", "traj_lengths"),
+    "episode_starts": ("episode_starts", "episode_start", "is_first"),
+}  # fmt: skip
 
 
 def read_table(
@@ -43,66 +59,48 @@ def read_table(
     name: str | None = None,
     source: str | None = None,
 ) -> Dataset:
-    """The dataset in a file; `mapping` says which of its columns are observations, actions and so on.
+    """Read the dataset in a file; `mapping` says which columns are observations, actions and so on.
 
-    On the right of the mapping stands a column's name, a prefix (obs_ for obs_0, obs_1, …), several of these
-    joined by +, or `none`. What it leaves out is found by name. Without bounds the range of the actions is
-    the file's own, or taken from the data.
+    A value of the mapping is the name of a column, a prefix (obs_ for obs_0, obs_1, …), several of these
+    joined by +, or `none`. Columns that are not mapped are found by name. Without bounds, the range of the
+    actions is the one in the file, or else inferred from the data.
     """
-    reader = _reader(path)
-    names = reader.names(path)
-    chosen = choose(path.name, names, mapping)
-    extra = [] if reader.by_column else [word for word in (*BOUNDS, *WORDS) if word in names]
-    wanted = [column for theirs in chosen.columns.values() for column in theirs]
-    found = reader.arrays(path, [*wanted, *extra])
+    form = _check_format(path)
+    names = reader(form.names)(path)
+    chosen, recognized = choose_columns(path.name, names, mapping)
+    extra = [] if form.by_column else [word for word in (*BOUNDS, *LABELS) if word in names]
+    wanted = [column for theirs in chosen.values() for column in theirs]
+    found: Arrays = reader(form.arrays)(path, [*wanted, *extra])
     columns: dict[str, Any] = {
-        word: _joined(word, [found[column] for column in theirs], reader.by_column)
-        for word, theirs in chosen.columns.items()
+        word: _stack(word, [found[column] for column in theirs], form.by_column)
+        for word, theirs in chosen.items()
     }
-    limits, told = _range(
+    limits, range_notes = _range(
         columns["actions"], {"action_low": action_low, "action_high": action_high}, found
     )
-    words = {word: _words(found[word]) for word in WORDS if word in extra}
+    labels = {word: _label(found[word]) for word in LABELS if word in extra}
     dataset = from_arrays(
         **columns,
         **limits,
-        name=name or words.get("name") or path.name.removesuffix(".gz").rpartition(".")[0],
-        source=source or words.get("source") or f"file {path.name}",
+        name=name or labels.get("name") or path.name.removesuffix(".gz").rpartition(".")[0],
+        source=source or labels.get("source") or f"file {path.name}",
     )
-    unused = _unused(names, chosen.columns) if reader.by_column else ()
-    return replace(dataset, notes=(*chosen.notes, *unused, *told, *dataset.notes))
+    unused = _unused(names, chosen) if form.by_column else ()
+    return replace(dataset, notes=(*recognized, *unused, *range_notes, *dataset.notes))
 
 
-READERS = {
-    ".npz": Reader(npz.names_in, npz.read_arrays, False, ".npz"),
-    ".csv": Reader(delimited.names_in, delimited.read_arrays, True, ""),
-    ".csv.gz": Reader(delimited.names_in, delimited.read_arrays, True, ".gz"),
-    ".parquet": Reader(parquet.names_in, parquet.read_arrays, True, ".parquet"),
-    ".hdf5": Reader(hdf5.names_in, hdf5.read_arrays, False, ".hdf5"),
-    ".h5": Reader(hdf5.names_in, hdf5.read_arrays, False, ".hdf5"),
-}
-
-
-def _reader(path: Path) -> Reader:
-    """The reader for a file's ending, once the file is seen to be there and not to be something else."""
+def _check_format(path: Path) -> Format:
+    """The format of an existing file by its suffix, checked against its first bytes."""
     try:
         there = path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # an impossible name
         there = False
     if not there:
         raise BadInput(f"there is no file {path}.")
-    reader = next(
-        (READERS[ending] for ending in READERS if path.name.lower().endswith(ending)), None
-    )
-    if reader is None:
+    form = next((FORMATS[end] for end in FORMATS if path.name.lower().endswith(end)), None)
+    if form is None:
         ending = path.suffix or "nothing"
         raise refuse("unknown-format", f"{path.name} ends in {ending}, which bfq does not read")
-    _look(path, reader)
-    return reader
-
-
-def _look(path: Path, reader: Reader) -> None:
-    """Looks at the first bytes."""
     try:
         with path.open("rb") as file:
             begin = file.read(4)
@@ -111,43 +109,41 @@ def _look(path: Path, reader: Reader) -> None:
     if not begin:
         raise refuse("empty-file", f"{path.name} is empty")
     if re.match(rb"\x80[\x02-\x05]", begin):
-        raise refuse("pickled-objects", f"{path.name} is a pickle, which is never loaded")
-    kind = next(
-        (kind for start, kind in BEGINNINGS.items() if begin.startswith(start)), reader.begins
-    )
-    if kind != reader.begins:
+        raise refuse("pickled-objects", f"{path.name} is a pickle, and pickles are never loaded")
+    kinds = (kind for start, kind in SIGNATURES.items() if begin.startswith(start))
+    kind = next(kinds, form.begins)
+    if kind != form.begins:
         raise refuse("wrong-ending", f"{path.name} begins like a {kind} file")
+    return form
 
 
-def _words(found: npt.NDArray[Any]) -> str:
+def _label(found: npt.NDArray[Any]) -> str:
     return " ".join(str(found).split())[:200] if found.ndim == 0 else ""
 
 
-def _joined(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.NDArray[Any]:
-    """Several columns side by side; one as it is, except that in a table it is a matrix of one column."""
+def _stack(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.NDArray[Any]:
+    """Several columns side by side; a single one in a table of columns becomes a matrix."""
     if len(parts) == 1 and not (by_column and word in MATRICES and parts[0].ndim == 1):
         return parts[0]
     if any(part.ndim != 1 for part in parts) or len({len(part) for part in parts}) > 1:
-        told = ", ".join(str(part.shape) for part in parts[:5])
-        raise refuse(
-            "wrong-shape", f"the columns of {word} cannot be put side by side, with shapes {told}"
-        )
+        shapes = ", ".join(str(part.shape) for part in parts[:5])
+        raise refuse("wrong-shape", f"the columns of {word} cannot be joined: shapes {shapes}")
     return np.stack(parts, axis=1)
 
 
 def _range(
     actions: npt.NDArray[Any], given: Mapping[str, npt.ArrayLike | None], found: Arrays
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The bounds of the actions: as given, as the file says, or from the data, which is then told."""
+    """The bounds of the actions: as given, as in the file, or inferred, which is noted."""
     limits = {bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS}
     values = as_array("actions", actions)
-    # What is wrong with the actions themselves is said by the checks that follow.
+    # Defects of the actions themselves are reported by the checks that follow.
     sound = values.dtype.kind in "fiub" and values.ndim in (1, 2) and values.size > 0
     sound = sound and bool(np.isfinite(values).all())
     if not sound or all(limit is not None for limit in limits.values()):
         return {bound: limit for bound, limit in limits.items() if limit is not None}, ()
-    low, high, told = completed(values.reshape(len(values), -1), **limits)
-    return {"action_low": low, "action_high": high}, (told,) if told else ()
+    low, high, sentence = complete_range(values.reshape(len(values), -1), **limits)
+    return {"action_low": low, "action_high": high}, (sentence,) if sentence else ()
 
 
 def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -155,3 +151,138 @@ def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple
     rest = [name for name in names if name and name not in used]
     more = f" and {len(rest) - 10} more" if len(rest) > 10 else ""
     return (f"Columns not used: {', '.join(rest[:10])}{more}.",) if rest else ()
+
+
+def choose_columns(
+    file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None = None
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """The columns for each of our names, and a note on those recognized without the mapping."""
+    _check_unique(names)
+    mapped = _our_names(mapping or {})
+    columns = {word: _map(word, theirs, names) for word, theirs in mapped.items() if theirs != NONE}
+    taken = {name for chosen in columns.values() for name in chosen}
+    free = [name for name in names if name not in taken]
+    recognized = []
+    for word in NAMES:
+        found = _recognized(word, free) if word not in mapped else ()
+        if found:
+            columns[word] = found
+            if found[0] not in (word, f"{word}_0"):
+                recognized.append(f"{_short(found)} as {word}")
+    for word in NEEDED:
+        if word not in columns:
+            raise refuse("missing-column", f"{file} has no {word}: it holds {_listed(names)}")
+    _check_used_once(columns)
+    notes = (f"Recognized by name: {', '.join(recognized)}.",) if recognized else ()
+    return columns, notes
+
+
+def _our_names(mapping: Mapping[str, Theirs]) -> dict[str, Theirs]:
+    """The mapping with common names replaced by ours."""
+    mapped: dict[str, Theirs] = {}
+    for given, theirs in mapping.items():
+        word = next((word for word, synonyms in NAMES.items() if given in synonyms), None)
+        if word is None:
+            raise unknown("name before = in the mapping", given, NAMES)
+        if word in mapped:
+            raise BadInput(f"the mapping names {word} twice: {given} means the same.")
+        mapped[word] = theirs
+    return mapped
+
+
+def _map(word: str, theirs: Theirs, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a name, a prefix of numbered columns, or several of these joined by +."""
+    if isinstance(theirs, str) and theirs in names:
+        return (theirs,)
+    parts = theirs.split("+") if isinstance(theirs, str) else list(theirs)
+    found: list[str] = []
+    for part in parts:
+        exact = (part,) if part in names else _numbered(part, names)
+        if not exact:
+            raise _unknown_column(part, names)
+        found.extend(exact)
+    if len(found) > 1 and word not in MATRICES:
+        several = ", ".join(found[:5])
+        raise refuse("ambiguous-columns", f"{word} are one column, but {several} are {len(found)}")
+    return tuple(found)
+
+
+def _unknown_column(part: str, names: Sequence[str]) -> BadInput:
+    """The exception for an unknown column, with the nearest name or an explanation of prefixes."""
+    begun = [name for name in names if part and name.startswith(part)]
+    if len(begun) > 1:
+        return refuse(
+            "unknown-column",
+            f"no column is called {part!r}, and a prefix means numbered columns only (such as obs_0, "
+            f"obs_1); {_listed(begun)} begin like this and can be joined by + ({begun[0]}+{begun[1]})",
+        )
+    near = get_close_matches(part, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}" if near else f"there are: {_listed(names)}"
+    return refuse("unknown-column", f"unknown column {part!r}: {hint}")
+
+
+def _recognized(word: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns with one of the names of a word; our own name has priority."""
+    lower = {name.strip().lower(): name for name in reversed(names) if name}
+    found = []
+    for synonym in NAMES[word]:
+        exact = (lower[synonym],) if synonym in lower else ()
+        numbered = _numbered(synonym, list(lower)) if word in MATRICES and not exact else ()
+        several = exact or tuple(lower[name] for name in numbered)
+        if several and synonym == word:
+            return several
+        if several:
+            found.append(several)
+    if len(found) > 1:
+        listed = " and ".join(_short(several) for several in found)
+        raise refuse("ambiguous-columns", f"{listed} could all be {word}")
+    return found[0] if found else ()
+
+
+def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns prefix0, prefix1, … (or prefix_0, prefix[0], …) in the order of their numbers."""
+    pattern = re.compile(rf"{re.escape(prefix)}[_.\[ ]?(\d{{1,6}})\]?")
+    matches = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    numbers = [number for number, _ in sorted(matches)]
+    if not numbers:
+        return ()
+    expected = list(range(numbers[0], numbers[0] + len(numbers)))
+    if len(set(numbers)) < len(numbers):
+        raise refuse("column-twice", f"two of the columns {prefix}… have the same number")
+    if numbers != expected or numbers[0] > 1:
+        gap = (
+            0
+            if numbers[0] > 1
+            else next(n for n, m in zip(expected, numbers, strict=True) if n != m)
+        )
+        raise refuse("columns-with-gaps", f"among the columns {prefix}… number {gap} is missing")
+    return tuple(name for _, name in sorted(matches))
+
+
+def _short(columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names in the order of the file, with a count of those left out."""
+    held = [name for name in names if name]
+    more = f" and {len(held) - MOST} more" if len(held) > MOST else ""
+    return f"{', '.join(held[:MOST])}{more}" if held else "nothing"
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    """Refuse repeated names first: no other message about columns would be reliable."""
+    for name, count in Counter(filter(None, names)).items():
+        if count > 1:
+            raise refuse("column-twice", f"several columns have the name {name}")
+
+
+def _check_used_once(columns: Mapping[str, Sequence[str]]) -> None:
+    uses: dict[str, str] = {}
+    for word, chosen in columns.items():
+        for name in chosen:
+            if name in uses:
+                raise refuse(
+                    "column-twice", f"the column {name} is used for {uses[name]} and for {word}"
+                )
+            uses[name] = word

@@ -1,0 +1,240 @@
+"""Build a dataset from logged arrays or episodes, and infer the range of actions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns
+from bfq.data.dataset import Dataset, Flags, Floats
+from bfq.data.defects import refuse
+from bfq.data.suspicions import check_succession, find_suspicions
+from bfq.errors import unknown
+
+Arrays = dict[str, npt.NDArray[Any]]
+EPISODE_PARTS = (*NEEDED, "terminated", "terminals")
+BOUNDS = ("action_low", "action_high")
+USED = 0.1  # of ±1: data that stays closer to 0 than this has another range
+EVEN = 0.8  # bounds with sizes that differ by less than this factor are taken as equal
+MOST = 6  # ranges listed in a sentence
+
+
+def from_arrays(
+    observations: npt.ArrayLike,
+    actions: npt.ArrayLike,
+    rewards: npt.ArrayLike,
+    terminals: npt.ArrayLike | None = None,
+    timeouts: npt.ArrayLike | None = None,
+    next_observations: npt.ArrayLike | None = None,
+    *,
+    dones: npt.ArrayLike | None = None,
+    episode_starts: npt.ArrayLike | None = None,
+    episode_ids: npt.ArrayLike | None = None,
+    episode_lengths: npt.ArrayLike | None = None,
+    infos: Mapping[str, npt.ArrayLike] | None = None,
+    action_low: npt.ArrayLike = -1.0,
+    action_high: npt.ArrayLike = 1.0,
+    name: str = "arrays",
+    source: str = "arrays given by the user",
+) -> Dataset:
+    """Build a dataset from logged arrays; BadInput says what is wrong with them and where.
+
+    `terminals` marks states after which nothing follows, `timeouts` rows after which the log merely stops.
+    If these are not known, `dones` (an end of either kind), `episode_starts`, `episode_ids` or
+    `episode_lengths` say where episodes end. Without `next_observations` the observation of the next row is
+    used; the last row of a timed-out episode, which has no logged successor, is then left out.
+    """
+    columns = {
+        "observations": observations, "actions": actions, "rewards": rewards, "terminals": terminals,
+        "timeouts": timeouts, "next_observations": next_observations, "dones": dones,
+        "episode_starts": episode_starts, "episode_ids": episode_ids, "episode_lengths": episode_lengths,
+    }  # fmt: skip
+    log, found = check_columns(columns, action_low, action_high)
+    ends, following, left_out = log.ends, log.next_observations, 0
+    kept: slice | Flags = slice(None)
+    if following is None:
+        following = np.concatenate([log.observations[1:], log.observations[-1:]])
+        ends, kept = _drop_unseen_successors(log.ends, log.terminal)
+        left_out = len(log) - int(kept.sum())
+    if left_out == len(log):
+        raise refuse(
+            "no-transition-left", "no transition is left, because every row ends an episode"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
+        notes = (*found, *check_succession(log), *find_suspicions(log, left_out))
+    return Dataset(
+        log.observations[kept],
+        log.actions[kept],
+        log.rewards[kept],
+        following[kept],
+        (~log.terminal[kept]).astype(np.float32),
+        ends[kept],
+        log.action_low,
+        log.action_high,
+        name,
+        source,
+        notes,
+        {key: _aligned(key, value, len(log))[kept] for key, value in (infos or {}).items()},
+    )
+
+
+def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
+    array = as_array(name, column)
+    if array.ndim == 0 or len(array) != size:
+        found = f"{name} have shape {array.shape}, but there are {size} rows"
+        raise refuse("different-lengths", found)
+    return array
+
+
+def _drop_unseen_successors(ends: Flags, terminal: Flags) -> tuple[Flags, Flags]:
+    """Leave out time-out rows, which have no logged successor; the row above becomes the last."""
+    kept = terminal | ~ends
+    last = ends | np.concatenate([ends[1:] & ~kept[1:], [False]])
+    return last, kept
+
+
+def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: Any) -> Dataset:
+    """Build a dataset from episodes with observations, actions, rewards and `terminated`.
+
+    An episode of T actions has T observations, or T + 1 with the one after its last action. `terminals`, one
+    flag per row, can replace `terminated`. `settings` are those of `from_arrays`, such as action_low.
+    """
+    if not len(episodes):
+        raise refuse("no-rows", "there is no episode in it")
+    parts = [_part(f"episode {number}", episode) for number, episode in enumerate(episodes)]
+    for name in parts[0]:
+        for number, part in enumerate(parts):
+            _check_alike(name, number, parts[0], part)
+    columns: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
+    return from_arrays(**columns, **settings)
+
+
+def _part(title: str, episode: Mapping[str, npt.ArrayLike]) -> Arrays:
+    """One row per step: observations, actions, rewards, flags, and next observations if logged."""
+    for name in episode:
+        if name not in EPISODE_PARTS:
+            raise unknown(f"part of {title}", str(name), EPISODE_PARTS)
+    for name in NEEDED:
+        if name not in episode:
+            raise refuse("missing-column", f"{title} has no {name}")
+    arrays = {name: as_array(f"{title}: {name}", episode[name]) for name in NEEDED}
+    rows = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    steps, seen = rows["rewards"], arrays["observations"]
+    if rows["actions"] != steps or rows["observations"] - steps not in (0, 1):
+        listed = ", ".join(f"{count} {name}" for name, count in rows.items())
+        raise refuse(
+            "different-lengths",
+            f"{title} has {listed}, but needs one reward per action, and as many observations or one more",
+        )
+    if steps == 0:
+        raise refuse("no-rows", f"there is no step in {title}")
+    shifted = {"next_observations": seen[1:]} if len(seen) > steps else {}
+    return {**arrays, "observations": seen[:steps], **shifted, **_ends(title, episode, steps)}
+
+
+def _ends(title: str, episode: Mapping[str, npt.ArrayLike], steps: int) -> Arrays:
+    terminals = np.zeros(steps)
+    if "terminals" in episode:
+        terminals = as_array(f"{title}: terminals", episode["terminals"])
+        if terminals.shape != (steps,):
+            found = f"{title} has {steps} steps, but its terminals have shape {terminals.shape}"
+            raise refuse("different-lengths", found)
+    else:
+        terminals[-1] = float(np.asarray(episode.get("terminated", False)))
+    return {"terminals": terminals, "timeouts": (np.arange(steps) == steps - 1) & (terminals != 1)}
+
+
+def _check_alike(name: str, number: int, first: Arrays, part: Arrays) -> None:
+    """Refuse an episode with rows of another width than the first, or another kind of end."""
+    if name not in part or len(part) != len(first):
+        longer, other = (0, number) if "next_observations" in first else (number, 0)
+        raise refuse(
+            "different-lengths",
+            f"episode {longer} has one observation more than actions, episode {other} does not",
+        )
+    shapes = [one[name].shape[1:] for one in (first, part)]
+    if shapes[0] != shapes[1]:
+        found = f"{name} have rows of shape {shapes[0]} in episode 0 but {shapes[1]} in episode {number}"
+        raise refuse("mixed-widths", found)
+
+
+def infer_range(actions: npt.NDArray[Any]) -> tuple[Floats, Floats, str]:
+    """A range that contains all actions, and a sentence about it unless it is ±1.
+
+    ±1 if the actions fit and use both sides of it. Otherwise the smallest and largest value of each
+    dimension, rounded outward to two digits, and made symmetric if they nearly are.
+    """
+    low, high = actions.min(0).astype(np.float64), actions.max(0).astype(np.float64)
+    most = float(np.maximum(-low, high).max())
+    if USED <= most <= 1.0 + 2 * ROUNDING and low.min() < 0.0 < high.max():
+        return np.full(len(low), -1.0, np.float32), np.full(len(low), 1.0, np.float32), ""
+    pairs = [_round_outward(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    lows, highs = (bound.copy() for bound in np.array(pairs, np.float32).T)
+    return lows, highs, _describe_range(actions, lows, highs, BOUNDS)
+
+
+def complete_range(
+    actions: npt.NDArray[Any], action_low: npt.ArrayLike | None, action_high: npt.ArrayLike | None
+) -> tuple[Floats, Floats, str]:
+    """The range of actions with missing bounds inferred from the data, and a sentence about it."""
+    low, high, sentence = infer_range(actions)
+    if action_low is None and action_high is None:
+        return low, high, sentence
+    missing = "action_low" if action_low is None else "action_high"
+    low, high = check_bounds(
+        low if action_low is None else action_low,
+        high if action_high is None else action_high,
+        actions.shape[1],
+    )
+    return low, high, _describe_range(actions, low, high, [missing])
+
+
+def _round_outward(low: float, high: float) -> tuple[float, float]:
+    if low == high:
+        return low - 1.0, high + 1.0  # a constant dimension does not reveal its range
+    if min(-low, high) >= EVEN * max(-low, high):
+        high = max(-low, high)
+        low = -high
+    digits = 1 - int(np.floor(np.log10(high - low)))  # decimals that keep two digits of the range
+    step = 10.0**-digits
+    slack = ROUNDING * (high - low) / step
+    lower, upper = np.floor(low / step + slack) * step, np.ceil(high / step - slack) * step
+    return round(lower, digits), round(upper, digits)
+
+
+def _describe_range(
+    actions: npt.NDArray[Any], low: Floats, high: Floats, missing: Sequence[str]
+) -> str:
+    """Which bounds were missing, what the actions reach, and which range is used."""
+    what = "The range of the actions" if len(missing) > 1 else f"The {missing[0]} of the actions"
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
+    return (
+        f"{what} was not given. They reach from {actions.min():.4g} to {actions.max():.4g}, so the range "
+        f"was taken as {', '.join(_list_ranges(low, high))}. To set it: {flags} of bfq data import (in "
+        f"Python, {' and '.join(missing)})."
+    )
+
+
+def _list_ranges(low: Floats, high: Floats) -> Iterator[str]:
+    """Each range once, with the dimensions it applies to if there are several."""
+    dimensions: dict[str, list[int]] = {}
+    for k, (a, b) in enumerate(zip(low, high, strict=True)):
+        dimensions.setdefault(f"{a:g} to {b:g}", []).append(k)
+    if len(dimensions) == 1:
+        yield next(iter(dimensions))
+        return
+    for span, which in list(dimensions.items())[:MOST]:
+        yield f"{span} for {_join_numbers(which)}"
+    if len(dimensions) > MOST:
+        yield "and others for the rest"
+    yield "counting dimensions from 0"
+
+
+def _join_numbers(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 2 and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(last)]))

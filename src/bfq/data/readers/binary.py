@@ -1,0 +1,211 @@
+"""npz, Parquet and HDF5 files: only arrays are read, nothing is unpickled or executed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from bfq.data.defects import refuse
+from bfq.errors import BadInput
+
+Arrays = dict[str, npt.NDArray[Any]]
+MOST_SWELLING = 200  # the largest factor by which compressed arrays may exceed the file size
+SMALL = 2**30  # bytes that any file may declare
+
+
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays."""
+    with _open_npz(path) as archive:
+        return list(archive.files)
+
+
+def read_npz(path: Path, names: Sequence[str] | None = None) -> Arrays:
+    """The arrays of these names (all arrays for None); others are not unpacked."""
+    with _open_npz(path) as archive:
+        return {name: archive[name] for name in (archive.files if names is None else names)}
+
+
+@contextmanager
+def _open_npz(path: Path) -> Iterator[Any]:
+    try:
+        with path.open("rb") as file:  # NumPy leaves its own file open on failure
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it is a single array")
+            yield archive
+    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
+        if "Object arrays" in str(error):
+            raise refuse(
+                "pickled-objects",
+                f"{path.name} is not an npz file of plain arrays, and pickled objects are never loaded",
+            ) from error
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable npz file ({reason})"
+        ) from error
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The names of the columns."""
+    with _open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
+def read_parquet(path: Path, names: Sequence[str]) -> Arrays:
+    """The columns of these names; a column of lists becomes a matrix."""
+    with _open_parquet(path) as file:
+        table = file.read(columns=list(names))
+        return {name: _parquet_array(name, table[name].combine_chunks()) for name in names}
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[Any]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BadInput("Parquet files need pyarrow: pip install 'bfq-rl[parquet]'.") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except BadInput:
+        raise
+    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise refuse(
+            "unreadable-file", f"{path.name} is not a readable Parquet file ({reason})"
+        ) from error
+
+
+def _parquet_array(name: str, column: Any) -> npt.NDArray[Any]:
+    from pyarrow import types
+
+    if column.null_count:
+        row = int(np.asarray(column.is_null()).argmax())
+        raise refuse("empty-cell", f"the column {name} has no value in row {row} (counted from 0)")
+    if any(
+        is_one(column.type)
+        for is_one in (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    ):
+        return _parquet_matrix(name, column)
+    if types.is_dictionary(column.type):
+        return _parquet_array(name, column.dictionary_decode())
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        return np.asarray(column.to_pylist(), np.str_)
+    if types.is_decimal(column.type):
+        return np.asarray(column.cast("float64"))
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _parquet_matrix(name: str, column: Any) -> npt.NDArray[Any]:
+    """Lists of equal length as rows; lists of lists as arrays, which the checks then refuse."""
+    import pyarrow.compute as pc
+
+    widths = np.asarray(pc.list_value_length(column))
+    other = widths != widths[:1]
+    if other.any():
+        row = int(other.argmax())
+        found = f"the column {name} has {widths[0]} values in row 0 but {widths[row]} in row {row}"
+        raise refuse("mixed-widths", f"{found} (counted from 0)")
+    values = _parquet_array(name, column.flatten())
+    width = int(widths[0]) if len(widths) else 0
+    return values.reshape(len(widths), width, *values.shape[1:])
+
+
+def read_hdf5(path: Path, names: Sequence[str] | None = None) -> Arrays:
+    """The arrays of these names (such as infos/qpos; all arrays for None); missing ones are left out.
+
+    Links, arrays in other files, virtual arrays and implausible sizes are refused.
+    """
+    with open_hdf5(path) as file:
+        wanted = _names(file) if names is None else names
+        found = {name: owned_array(file, name) for name in wanted}
+        arrays = {name: array for name, array in found.items() if array is not None}
+        check_claim(file, sum(array.nbytes for array in arrays.values()))
+        return {name: read_values(array) for name, array in arrays.items()}
+
+
+def hdf5_names(path: Path) -> list[str]:
+    """The names of all arrays in the file, with the path of groups; links are not followed."""
+    with open_hdf5(path) as file:
+        return _names(file)
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
+    """The open file; any failure becomes BadInput."""
+    if not _is_file(path):
+        raise BadInput(f"there is no file {path}.")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except BadInput:
+        raise
+    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
+        reason = str(error) or type(error).__name__
+        raise BadInput(f"{path.name} is not a readable HDF5 file: {reason.rstrip('.')}.") from error
+
+
+def owned(group: h5py.Group, name: str) -> Any:
+    """The array or group that the file itself holds under this name, or None."""
+    at: Any = group
+    for part in name.split("/"):
+        link = at.get(part, getlink=True) if isinstance(at, h5py.Group) else None
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(f"{name} is a link, and links are not followed")
+        at = at[part]
+    return at
+
+
+def owned_array(group: h5py.Group, name: str) -> h5py.Dataset | None:
+    """The array that the file itself holds under this name, not yet read, or None."""
+    found = owned(group, name)
+    if found is None:
+        return None
+    if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
+        raise ValueError(f"{name} is not an array of the file's own")
+    return found
+
+
+def check_claim(file: h5py.File, claimed: int) -> None:
+    """Refuse arrays that declare more bytes than the file can hold, before memory is allocated."""
+    size = file.id.get_filesize()
+    if claimed > max(SMALL, MOST_SWELLING * size):
+        raise ValueError(f"its arrays declare {claimed:,} bytes in a file of {size:,}")
+
+
+def read_values(array: h5py.Dataset) -> npt.NDArray[Any]:
+    """The numbers of an array, or text of a fixed length.
+
+    Text of variable length and other objects are refused: in a damaged file, the HDF5 library can loop
+    forever on them.
+    """
+    if array.shape is None or array.dtype.kind == "O":
+        raise ValueError(f"{array.name} holds neither numbers nor text of a fixed length")
+    found = np.asarray(array[()])
+    return np.char.decode(found, "utf-8", "replace") if found.dtype.kind == "S" else found
+
+
+def _names(file: h5py.File) -> list[str]:
+    found: list[str] = []
+
+    def note(name: str | bytes, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and isinstance(
+            name, str
+        ):  # a damaged name comes as bytes
+            found.append(name)
+
+    file.visititems(note)
+    return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # an impossible name
+        return False
