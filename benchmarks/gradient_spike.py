@@ -25,7 +25,7 @@ from bfq.agents.registry import configure
 from bfq.cli.words import Parser, exit_code
 from bfq.data import transforms
 from bfq.errors import BadInput
-from bfq.flow.maps import bootstrap_loss
+from bfq.flow.maps import bootstrap
 from bfq.settings import compose
 from bfq.tasks.sources import load_dataset
 
@@ -71,7 +71,7 @@ def tell(task: str, updates: int, width: int) -> None:
 
 def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
     """As many updates as there are keys, with the loss multiplied by a factor."""
-    times = bfq.times(config)
+    objective = bfq.objective(config)
 
     def update(state: Learner, key: Array, factor: float) -> tuple[Learner, dict[str, Array]]:
         row_key, loss_key = jax.random.split(key)
@@ -79,9 +79,7 @@ def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
         actions, observations = rows["actions"][drawn], rows["observations"][drawn]
 
         def loss(policy: Any) -> tuple[Array, dict[str, Array]]:
-            value, parts = bootstrap_loss(
-                policy, actions, observations, loss_key, config.boundary_ratio, config.mixing, times
-            )
+            value, parts, _ = bootstrap(policy, actions, observations, loss_key, objective)
             return factor * value, parts
 
         norm = optax.global_norm(jax.grad(lambda policy: loss(policy)[0])(state.params))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bfq.agents.learning import descend, learner, learning_rate
-from bfq.flow.maps import TimeRule, bootstrap_loss, flow_map
+from bfq.flow.maps import Objective, bootstrap, flow_map
 from bfq.nets.velocity import RawTimeVelocity
 
 MEAN, STD, UPDATES = 0.7, 0.3, 4000
@@ -30,11 +30,12 @@ def train(state, rule, share):
     def step(state, k):
         data_key, loss_key = jax.random.split(jax.random.fold_in(jax.random.key(1), k))
         action = MEAN + STD * jax.random.normal(data_key, (256, 2))
-        times, none = TimeRule(rule, 1e-3, share), jnp.zeros((256, 0))
+        objective = Objective(time_rule=rule, full_span_share=share)
+        none = jnp.zeros((256, 0))
         rate = learning_rate(3e-3, "cosine", k, UPDATES)
         return descend(
             state,
-            lambda net: bootstrap_loss(net, action, none, loss_key, 0.5, "split", times),
+            lambda net: bootstrap(net, action, none, loss_key, objective)[:2],
             rate,
         )[:2]
 
@@ -51,7 +52,7 @@ def error(net, r, t):
 def main():
     print("mean |π_θ − π| by span (r, t)     " + "  ".join(f"({r:g}, {t:g})" for r, t in SPANS))
     for rule, share in RULES:
-        net = RawTimeVelocity(jax.random.key(0), 0, 2, 64, 2, "mish")
+        net = RawTimeVelocity(jax.random.key(0), 0, 2, 64, 2, activation="mish")
         trained = train(learner(net), rule, share).params
         errors = "  ".join(f"{error(trained, r, t):8.4f}" for r, t in SPANS)
         print(f"{rule:14} full-span share {share:4.2f}  {errors}")

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 
 import bfq
 from bfq.agents import fields, learning
-from bfq.nets.critic import Critics
-from bfq.nets.mlp import MLP
+from bfq.nets.mlp import MLP, Critics
 from bfq.nets.policies import Deterministic
 
 

@@ -32,7 +32,6 @@ from jaxtyping import install_import_hook  # noqa: E402
 CHECKED = [
     "bfq.nets",
     "bfq.flow",
-    "bfq.diffusion",
     "bfq.agents.learning",
     "bfq_paper.checkerboard",
 ]

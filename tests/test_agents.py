@@ -22,7 +22,7 @@ from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.nets.critic import Critics, Value
+from bfq.nets.mlp import Critics, Value
 from bfq.run import Member, members_of, write_config
 from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint

@@ -20,7 +20,6 @@ LAYERS = [
     ["tasks"],
     ["nets"],
     ["flow"],
-    ["diffusion"],
     ["agents"],
     ["kernels"],
     ["presets"],
@@ -40,15 +39,14 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY = {
     "nets": {"nets"},
     "flow": {"flow", "nets"},
-    "diffusion": {"diffusion", "nets"},
-    "agents": {"agents", "diffusion", "flow", "nets", "errors", "records"},
+    "agents": {"agents", "flow", "nets", "errors", "records"},
     "kernels": {"kernels", "nets"},
     "reports": {"reports", "errors", "files", "options", "run"},
     "envs": {"envs", "errors", "options", "records"},
     "presets": {"presets", "options", "records"},
 }
 SIMULATORS = {"gymnasium", "mujoco", "ogbench", "gymnasium_robotics"}
-NO_SIMULATORS = {"nets", "flow", "diffusion", "agents", "training", "reports"}
+NO_SIMULATORS = {"nets", "flow", "agents", "training", "reports"}
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle"}
 WITH_PICKLES = {ROOT / "envs/worker_pool.py"}  # from its own processes, never from a file
 

@@ -10,10 +10,10 @@ import pytest
 from bfq.agents import Acting, Batch, Spec
 from bfq.agents import cac as module
 from bfq.agents.registry import configure
-from bfq.diffusion.consistency import (
+from bfq.flow.few_steps import (
     c_out,
     c_skip,
-    consistency,
+    consistency_function,
     consistency_loss,
     grid_size,
     karras_time,
@@ -32,7 +32,7 @@ SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_
 
 def test_the_function_is_the_identity_at_the_least_time_whatever_the_network():
     x = jax.random.normal(jax.random.key(0), (5, 2))
-    found = consistency(lambda x, t: 100.0 + x, x, jnp.full(5, 0.002))
+    found = consistency_function(lambda x, t: 100.0 + x, x, jnp.full(5, 0.002))
     np.testing.assert_allclose(found, x, atol=1e-6)
     assert float(c_skip(jnp.array(80.0))) == pytest.approx(0.25 / (79.998**2 + 0.25), rel=1e-5)
     assert float(c_out(jnp.array(80.0))) == pytest.approx(

@@ -6,26 +6,33 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.diffusion import denoising, solvers
-from bfq.diffusion.schedules import SCHEDULES, Schedule, cosine, linear, vp
-from bfq.diffusion.solvers import SAMPLERS
+from bfq.flow import diffusion
+from bfq.flow.diffusion import (
+    SAMPLERS,
+    SCHEDULES,
+    Schedule,
+    cosine_schedule,
+    denoise,
+    linear_schedule,
+    vp_schedule,
+)
 from bfq.kernels.device import using
-from bfq.nets.denoiser import DENOISERS
-from bfq.nets.embeddings import sines_first
+from bfq.nets import DENOISERS
+from bfq.nets.velocity import sines_first
 from bfq_paper.checkerboard import energy_distance
 
 KEY = jax.random.key(0)
 
 
 def test_the_schedules_have_their_published_values():
-    kept = np.asarray(vp(5).alpha) ** 2
+    kept = np.asarray(vp_schedule(5).alpha) ** 2
     np.testing.assert_allclose(kept, [0.804, 0.435, 0.159, 0.039, 0.0064], atol=6e-4)
     betas = 1 - kept / np.concatenate([[1], kept[:-1]])
     np.testing.assert_allclose(betas, [0.196, 0.459, 0.636, 0.755, 0.835], atol=6e-4)
     np.testing.assert_allclose(
-        cosine(5).alpha, [0.99998, 0.91987, 0.70219, 0.37947, 0.00842], atol=6e-6
+        cosine_schedule(5).alpha, [0.99998, 0.91987, 0.70219, 0.37947, 0.00842], atol=6e-6
     )
-    kept = np.asarray(linear(100).alpha) ** 2
+    kept = np.asarray(linear_schedule(100).alpha) ** 2
     np.testing.assert_allclose(kept[0], 1 - 1e-3, rtol=1e-6)
     np.testing.assert_allclose(1 - kept[-1] / kept[-2], 0.2, rtol=1e-5)
     for make in SCHEDULES.values():
@@ -36,46 +43,46 @@ def test_the_schedules_have_their_published_values():
 
 def test_noise_and_action_predict_each_other():
     action, noise = jax.random.normal(KEY, (2, 7, 3))
-    schedule = cosine(7)
-    noisy = denoising.noised(action, noise, schedule.alpha, schedule.sigma)
+    schedule = cosine_schedule(7)
+    noisy = diffusion.add_noise(action, noise, schedule.alpha, schedule.sigma)
     np.testing.assert_allclose(
-        denoising.action_from_noise(noisy, noise, schedule.alpha, schedule.sigma), action, atol=1e-4
+        diffusion.action_from_noise(noisy, noise, schedule.alpha, schedule.sigma), action, atol=1e-4
     )
     alpha, sigma = schedule.alpha[:, None], schedule.sigma[:, None]
     np.testing.assert_allclose((noisy - alpha * action) / sigma, noise, atol=1e-4)
-    predict = denoising.action_predictor(lambda x, index: noise, schedule)
+    predict = diffusion.action_predictor(lambda x, index: noise, schedule)
     np.testing.assert_allclose(predict(noisy, jnp.arange(7.0)), action, atol=1e-4)
 
 
 def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
-    actions, schedule = 0.5 * jax.random.normal(KEY, (64, 3)), vp(5)
+    actions, schedule = 0.5 * jax.random.normal(KEY, (64, 3)), vp_schedule(5)
 
     def true_noise(x, t):
         alpha, sigma = (part[t.astype(int)][:, None] for part in (schedule.alpha, schedule.sigma))
         return (x - alpha * actions) / sigma
 
-    assert denoising.noise_loss(true_noise, schedule, actions, KEY) < 1e-9
-    drawn = denoising.draw(schedule, actions, KEY)
-    found = denoising.action_predictor(true_noise, schedule)(drawn.noisy, drawn.told)
-    assert denoising.squared_error(found, actions) < 1e-9
-    told = denoising.action_predictor(lambda x, t: actions, schedule, "action")(
-        drawn.noisy, drawn.told
+    assert diffusion.noise_loss(true_noise, schedule, actions, KEY) < 1e-9
+    drawn = diffusion.draw_noisy(schedule, actions, KEY)
+    found = diffusion.action_predictor(true_noise, schedule)(drawn.noisy, drawn.time)
+    assert diffusion.squared_error(found, actions) < 1e-9
+    told = diffusion.action_predictor(lambda x, t: actions, schedule, "action")(
+        drawn.noisy, drawn.time
     )
-    assert denoising.squared_error(told, actions) == 0
+    assert diffusion.squared_error(told, actions) == 0
     wrong = [
-        denoising.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total)
+        diffusion.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total)
         for total in (False, True)
     ]
     np.testing.assert_allclose(wrong[1], 3 * wrong[0], rtol=1e-5)
-    drawn = denoising.draw(schedule, jnp.zeros((5000, 1)), KEY)
-    np.testing.assert_allclose(np.bincount(drawn.told.astype(int)) / 5000, 0.2, atol=0.03)
+    drawn = diffusion.draw_noisy(schedule, jnp.zeros((5000, 1)), KEY)
+    np.testing.assert_allclose(np.bincount(drawn.time.astype(int)) / 5000, 0.2, atol=0.03)
 
 
 def test_posterior_steps_are_bayes_rule():
     """q(x_s | x_t, x_0) from the joint Gaussian of (x_s, x_t), by conditioning."""
-    schedule = vp(5)
-    times = solvers.path(schedule, 5)
-    steps = solvers._posterior_steps(times.alpha, times.sigma)
+    schedule = vp_schedule(5)
+    times = diffusion.sampling_indices(schedule, 5)
+    steps = diffusion.posterior_steps(times)
     alpha, sigma = np.asarray(times.alpha, float), np.asarray(times.sigma, float)
     for i in range(5):
         (at, as_), (st, ss) = alpha[i : i + 2], sigma[i : i + 2]
@@ -97,23 +104,26 @@ def test_posterior_steps_are_bayes_rule():
 
 def test_the_path_visits_the_references_indices():
     def visited(schedule, steps):
-        return np.asarray(solvers.path(schedule, steps).told).astype(int).tolist()
+        return np.asarray(diffusion.sampling_indices(schedule, steps).time).astype(int).tolist()
 
-    assert visited(cosine(5), 5) == [4, 3, 2, 1]  # and then 0, twice
-    assert visited(cosine(50), 15) == np.linspace(0, 49, 16).astype(int)[:0:-1].tolist()
-    assert visited(vp(5), 5) == [4, 3, 2, 1, 0]
-    assert visited(vp(5), 1) == visited(cosine(5), 1) == [4]
-    assert float(solvers.path(vp(5), 5).sigma[-1]) == 0.0
-    np.testing.assert_allclose(solvers.path(cosine(5), 5).sigma[-1], cosine(5).sigma[0])
+    assert visited(cosine_schedule(5), 5) == [4, 3, 2, 1]  # and then 0, twice
+    assert visited(cosine_schedule(50), 15) == np.linspace(0, 49, 16).astype(int)[:0:-1].tolist()
+    assert visited(vp_schedule(5), 5) == [4, 3, 2, 1, 0]
+    assert visited(vp_schedule(5), 1) == visited(cosine_schedule(5), 1) == [4]
+    assert float(diffusion.sampling_indices(vp_schedule(5), 5).sigma[-1]) == 0.0
+    np.testing.assert_allclose(
+        diffusion.sampling_indices(cosine_schedule(5), 5).sigma[-1],
+        cosine_schedule(5).sigma[0],
+    )
 
 
 def test_ancestral_steps_are_cleandiffusers():
     """Written out once more with ε̂, its clipping and all six indices; the network is just a function."""
-    schedule, x = cosine(5), jax.random.normal(KEY, (40, 2))
+    schedule, x = cosine_schedule(5), jax.random.normal(KEY, (40, 2))
     net = lambda x, t: jnp.sin(3 * x) + 0.1 * t  # a stand-in for ε̂
     key = jax.random.key(3)
-    predict = denoising.action_predictor(net, schedule)
-    found = SAMPLERS["ancestral"](predict, schedule, x, key, 5)
+    predict = diffusion.action_predictor(net, schedule)
+    found = denoise("ancestral", predict, schedule, x, key, 5)
     index = [0, 0, 1, 2, 3, 4]
     alpha, sigma = (np.asarray(values, float)[index] for values in (schedule.alpha, schedule.sigma))
     z = [jax.random.normal(k, x.shape) for k in jax.random.split(key, 4)] + [0.0]
@@ -126,17 +136,17 @@ def test_ancestral_steps_are_cleandiffusers():
     np.testing.assert_allclose(found, x, atol=2e-4)
 
 
-@pytest.mark.parametrize("schedule", [cosine(30), linear(30)], ids=["cosine", "linear"])
+@pytest.mark.parametrize(
+    "schedule", [cosine_schedule(30), linear_schedule(30)], ids=["cosine", "linear"]
+)
 def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedule):
     c, start = jnp.array([0.3, -0.4]), jax.random.normal(KEY, (5, 2))
-    times = solvers.path(schedule, 5)
+    times = diffusion.sampling_indices(schedule, 5)
     for last in (1, 2, 5):
         part = Schedule(
             times.alpha[: last + 1][::-1], times.sigma[: last + 1][::-1], ends_noisy=False
         )
-        x = SAMPLERS["dpm_solver"](
-            lambda x, t: jnp.broadcast_to(c, x.shape), part, start, KEY, last
-        )
+        x = denoise("dpm_solver", lambda x, t: jnp.broadcast_to(c, x.shape), part, start, KEY, last)
         expected = times.alpha[last] * c + times.sigma[last] / times.sigma[0] * (
             start - times.alpha[0] * c
         )
@@ -144,11 +154,11 @@ def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedu
 
 
 def test_dpm_solver_survives_a_schedule_that_has_its_noisiest_time_twice():
-    schedule = cosine(200)
+    schedule = cosine_schedule(200)
     assert schedule.alpha[-1] == schedule.alpha[-2]
     noise = jax.random.normal(jax.random.key(0), (8, 2))
-    found = solvers.dpm_solver(
-        lambda x, t: jnp.full_like(x, 0.3), schedule, noise, jax.random.key(1), 200
+    found = denoise(
+        "dpm_solver", lambda x, t: jnp.full_like(x, 0.3), schedule, noise, jax.random.key(1), 200
     )
     np.testing.assert_allclose(
         found, schedule.alpha[0] * 0.3, atol=0.03
@@ -158,8 +168,8 @@ def test_dpm_solver_survives_a_schedule_that_has_its_noisiest_time_twice():
 def test_one_step_of_ddim():
     net = lambda x, t: jnp.tanh(x) + t
     x = jax.random.normal(KEY, (9, 2))
-    for schedule in (cosine(5), vp(5)):
-        found = SAMPLERS["ddim"](denoising.action_predictor(net, schedule), schedule, x, KEY, 1)
+    for schedule in (cosine_schedule(5), vp_schedule(5)):
+        found = denoise("ddim", diffusion.action_predictor(net, schedule), schedule, x, KEY, 1)
         alpha, sigma = schedule.alpha[-1], schedule.sigma[-1]
         action = jnp.clip((x - sigma * net(x, 4.0)) / alpha, -1, 1)
         left, noise = schedule.sigma[0], (x - alpha * action) / sigma
@@ -182,10 +192,10 @@ def exact_denoiser(schedule, means, std):
 
 
 SHARP = {
-    "posterior": vp(400),
-    "ancestral": cosine(400),
-    "ddim": cosine(400),
-    "dpm_solver": cosine(400),
+    "posterior": vp_schedule(400),
+    "ancestral": cosine_schedule(400),
+    "ddim": cosine_schedule(400),
+    "dpm_solver": cosine_schedule(400),
 }
 
 
@@ -194,7 +204,7 @@ def test_samplers_recover_a_gaussian(name):
     schedule, steps = SHARP[name], 60 if name == "dpm_solver" else 400
     noise = jax.random.normal(KEY, (4000, 1))
     noise = (noise - noise.mean()) / noise.std()
-    x = SAMPLERS[name](exact_denoiser(schedule, [0.3], 0.15), schedule, noise, KEY, steps)
+    x = denoise(name, exact_denoiser(schedule, [0.3], 0.15), schedule, noise, KEY, steps)
     np.testing.assert_allclose([x.mean(), x.std()], [0.3, 0.15], atol=0.012)
 
 
@@ -202,7 +212,7 @@ def test_samplers_recover_a_gaussian(name):
 def test_samplers_recover_a_mixture(name):
     schedule, steps, means, std = SHARP[name], 60 if name == "dpm_solver" else 400, [-0.5, 0.5], 0.1
     noise = jax.random.normal(KEY, (2000, 1))
-    x = SAMPLERS[name](exact_denoiser(schedule, means, std), schedule, noise, KEY, steps)
+    x = denoise(name, exact_denoiser(schedule, means, std), schedule, noise, KEY, steps)
     sides = jax.random.choice(jax.random.key(1), jnp.array(means), (2000, 1))
     wanted = sides + std * jax.random.normal(jax.random.key(2), (2000, 1))
     np.testing.assert_allclose(x.mean(), 0.0, atol=0.05)
@@ -221,7 +231,7 @@ def test_ddim_is_of_first_order_and_dpm_solver_of_second():
     exact = alpha[0] * 0.1 + scale[0] / scale[-1] * (noise - alpha[-1] * 0.1)
 
     def error(name, steps):
-        found = SAMPLERS[name](exact_denoiser(schedule, [0.1], 0.3), schedule, noise, KEY, steps)
+        found = denoise(name, exact_denoiser(schedule, [0.1], 0.3), schedule, noise, KEY, steps)
         return float(jnp.abs(found - exact).max())
 
     assert 1.7 < error("ddim", 20) / error("ddim", 40) < 2.5
@@ -233,10 +243,9 @@ def test_a_prediction_beyond_the_bounds_has_no_gradient(name):
     """Clipped, it is ±1 whatever the network; one within the bounds does reach the network."""
 
     def end(predicted):
-        sampler, noise = SAMPLERS[name], jax.random.normal(KEY, (6, 2))
-        return sampler(
-            lambda x, t: jnp.broadcast_to(predicted, x.shape), vp(5), noise, KEY, 5
-        ).sum()
+        noise = jax.random.normal(KEY, (6, 2))
+        predict = lambda x, t: jnp.broadcast_to(predicted, x.shape)
+        return denoise(name, predict, vp_schedule(5), noise, KEY, 5).sum()
 
     gradient = jax.jit(jax.grad(end))
     np.testing.assert_array_equal(gradient(jnp.array([5.0, -5.0])), 0.0)
@@ -246,13 +255,13 @@ def test_a_prediction_beyond_the_bounds_has_no_gradient(name):
 def test_an_action_beyond_the_bounds_has_no_gradient():
     """One step of DDIM that keeps much of its noise: some of its ends lie outside, though no prediction."""
     alpha = jnp.array([0.6, 0.3])
-    recipe = solvers.Recipe(
+    recipe = diffusion.Recipe(
         Schedule(alpha, jnp.sqrt(1 - alpha**2), ends_noisy=False), "ddim", 1, "action"
     )
     predicted = jnp.full((40, 2), 0.5)
 
     def ends(predicted):
-        return solvers.generate(lambda x, t, s: predicted, jnp.zeros((40, 3)), 2, KEY, recipe)
+        return diffusion.generate(lambda x, t, s: predicted, jnp.zeros((40, 3)), 2, KEY, recipe)
 
     outside = np.abs(ends(predicted)) == 1.0
     assert 0 < outside.sum() < outside.size
@@ -262,12 +271,12 @@ def test_an_action_beyond_the_bounds_has_no_gradient():
 
 @pytest.mark.parametrize("steps_a_turn", [1, 2])
 def test_unrolled_and_looped_chains_agree(monkeypatch, steps_a_turn):
-    schedule, x = cosine(5), jax.random.normal(KEY, (4, 2))
-    sample = lambda w: SAMPLERS["ancestral"](
-        lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5
+    schedule, x = cosine_schedule(5), jax.random.normal(KEY, (4, 2))
+    sample = lambda w: denoise(
+        "ancestral", lambda x, t: jnp.tanh(w * x + t), schedule, x, KEY, 5
     ).sum()
     unrolled = jax.value_and_grad(sample)(0.3)
-    monkeypatch.setattr(solvers, "UNROLLED", steps_a_turn)
+    monkeypatch.setattr(diffusion, "UNROLLED", steps_a_turn)
     with using(kernels=steps_a_turn > 1):  # a CPU's loop, and a GPU's of two turns and a half
         assert f"unroll={steps_a_turn}" in str(jax.make_jaxpr(lambda w: sample(w))(0.3))
         np.testing.assert_allclose(

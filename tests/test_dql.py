@@ -11,8 +11,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec
 from bfq.agents import dql as module
 from bfq.agents.registry import configure, get_agent
-from bfq.diffusion.schedules import cosine
-from bfq.diffusion.solvers import generate
+from bfq.flow.diffusion import cosine_schedule, generate
 from bfq.run import Member
 from bfq.training.population import create_population, initial_states, pack
 from bfq.training.program import Program
@@ -144,7 +143,7 @@ def test_acting_by_another_rule_and_number_of_steps():
     s, key = jax.random.normal(jax.random.key(5), (50, 3)), jax.random.key(0)
     one = AGENT.act(state, s, key, config, Acting(sampler="ddim", sampling_steps=1))
     start = jax.random.normal(jax.random.split(jax.random.split(key)[0])[0], (50, 2))
-    schedule = cosine(4)
+    schedule = cosine_schedule(4)
     noise = state.policy_target(start, jnp.float32(3), s)
     action = jnp.clip((start - schedule.sigma[3] * noise) / schedule.alpha[3], -1, 1)
     expected = (

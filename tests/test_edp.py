@@ -10,8 +10,8 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, dql
 from bfq.agents import edp as module
 from bfq.agents.registry import configure, get_agent
-from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
+from bfq.flow.diffusion import SCHEDULES
 from bfq.run import Member
 from bfq.training.population import create_population, initial_states, pack
 from bfq.training.program import Program

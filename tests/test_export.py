@@ -26,7 +26,7 @@ from bfq.deploy import c_source, export, numpy_policy
 from bfq.deploy.plan import Layer, plan_of
 from bfq.errors import BadInput
 from bfq.experiment import population_of, start
-from bfq.nets.layers import ACTIVATIONS
+from bfq.nets.mlp import ACTIVATIONS
 from bfq.settings import compose
 from bfq.training.checkpoint import save_checkpoint
 from bfq.training.population import initial_states

@@ -10,24 +10,27 @@ import pytest
 
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import (
-    CompositionError,
+    COMPOSITION_TIMES,
+    Condition,
+    Objective,
     Query,
-    Question,
-    TimeRule,
     ask,
     bootstrap,
-    bootstrap_loss,
     boundary_loss,
-    composition_question,
+    boundary_times,
+    composition_condition,
+    composition_loss,
+    conditional_velocity,
     displacement,
     flow_map,
     full_span,
+    noisy_action,
     one_step,
+    with_full_spans,
 )
-from bfq.flow.path import conditional_velocity, noisy_action
-from bfq.flow.solvers import euler
-from bfq.flow.times import COMPOSITION_TIMES, boundary_times, with_full_spans
-from bfq.nets.velocity import ARCHITECTURES, EmbeddedVelocity, RawTimeVelocity
+from bfq.flow.matching import euler
+from bfq.nets import VELOCITIES
+from bfq.nets.velocity import EmbeddedVelocity, RawTimeVelocity
 
 MU, S = 0.7, 0.3  # the Gaussian target N(μ, s² I)
 
@@ -66,7 +69,7 @@ def draws(n=512, key=0):
 
 
 def network(key=0, width=32, dim=2):
-    return RawTimeVelocity(jax.random.key(key), 0, dim, width, 2, "mish")
+    return RawTimeVelocity(jax.random.key(key), 0, dim, width, 2, activation="mish")
 
 
 def test_path_ends_and_velocity():
@@ -99,28 +102,24 @@ def test_exact_velocity_minimizes_the_boundary_loss():
     )
 
 
-def composition_loss(net, *drawn):
-    """L_comp as the agents have it: what is asked of the network, and the error of its answer."""
-    wanted = composition_question((net, net), *drawn)
-    return wanted.error(net(*wanted.query))
+def composition_error(net, action, noise, times, none):
+    """L_comp with the defaults: the condition, and the error of the network's answer."""
+    condition = composition_condition(net, net, action, noise, times, none)
+    return condition.squares(net(*condition.query)).mean()
 
 
-def test_composition_loss_vanishes_for_the_exact_map():
+@pytest.mark.parametrize("rule", COMPOSITION_TIMES)
+def test_composition_error_vanishes_for_the_exact_map_and_for_a_constant_velocity(rule):
     action, noise, none, time_key, _ = draws()
-    r, m, t = COMPOSITION_TIMES["nested"](time_key, len(action), 1e-3)
-    assert composition_loss(ExactNet(), action, noise, r, m, t, none) < 1e-12
+    times = COMPOSITION_TIMES[rule](time_key, len(action), 1e-3)
+    constant = lambda x, r, t, s: jnp.full_like(x, 0.37)
+    for net in (ExactNet(), constant):
+        assert composition_error(net, action, noise, times, none) < 1e-12
 
 
-def test_composition_loss_vanishes_for_a_constant_velocity():
-    action, noise, none, time_key, _ = draws()
-    r, m, t = COMPOSITION_TIMES["ordered"](time_key, len(action), 1e-3)
-    constant = lambda x, r, t, s: jnp.full_like(x, 0.37)  # a network in one line
-    assert composition_loss(constant, action, noise, r, m, t, none) < 1e-13
-
-
-@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("architecture", sorted(VELOCITIES))
 def test_identity_at_equal_times_is_exact(architecture):
-    net = ARCHITECTURES[architecture](jax.random.key(0), 3, 2, 16, 2, 100)
+    net = VELOCITIES[architecture](jax.random.key(0), 3, 2, 16, 2, 100)
     x, s = jax.random.normal(jax.random.key(1), (5, 2)), jnp.ones((5, 3))
     t = jnp.linspace(0.0, 1.0, 5)
     assert (flow_map(net, x, t, t, s) == x).all()
@@ -145,7 +144,7 @@ def test_nested_calls_carry_no_gradient():
         return jnp.square(flow_map(n, a_t, r, t, none) - target).mean()
 
     expected = eqx.filter_grad(precomputed)(net)
-    found = eqx.filter_grad(lambda n: composition_loss(n, action, noise, r, m, t, none))(net)
+    found = eqx.filter_grad(lambda n: composition_error(n, action, noise, (r, m, t), none))(net)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
 
@@ -161,7 +160,7 @@ def test_composition_loss_is_the_weighted_velocity_error():
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
     expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
     np.testing.assert_allclose(
-        composition_loss(net, action, noise, r, m, t, none), expected, rtol=1e-4
+        composition_error(net, action, noise, (r, m, t), none), expected, rtol=1e-4
     )
 
 
@@ -169,50 +168,41 @@ def two_rows():
     """Displacement errors (0.3, 0.1) over a span of 0.5 and (0.02, 0) over one of 0.001."""
     t = jnp.array([0.9, 0.501])
     query = Query(jnp.zeros((2, 2)), jnp.array([0.4, 0.5]), t, jnp.zeros((2, 0)))
-    return Question(query, jnp.ones(2), jnp.zeros((2, 2))), jnp.array([[0.3, 0.1], [0.02, 0.0]])
+    return Condition(query, jnp.ones(2), jnp.zeros((2, 2))), jnp.array([[0.3, 0.1], [0.02, 0.0]])
 
 
 @pytest.mark.parametrize("power", [0.0, 2.0, 3.0])
 def test_the_composition_error_in_other_units_is_the_closed_form(power):
     # e² = 0.05 / 0.5^p and 0.0002 / 0.01^p: spans below 0.01 count as 0.01.
     squares = [0.05 / 0.5**power, 0.0002 / 0.01**power]
-    plain = CompositionError(power).loss(*two_rows())
+    plain = composition_loss(*two_rows(), Objective(power=power))
     np.testing.assert_allclose(plain, sum(squares) / 2, rtol=1e-5)
-    rounded = CompositionError(power, huber=0.1).loss(*two_rows())
+    rounded = composition_loss(*two_rows(), Objective(power=power, huber=0.1))
     np.testing.assert_allclose(
         rounded, sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2, rtol=1e-5
     )
 
 
 def test_the_default_composition_error_is_the_plain_square():
-    question, output = two_rows()
-    assert CompositionError().loss(question, output) == question.error(output)
+    condition, output = two_rows()
+    assert composition_loss(condition, output, Objective()) == condition.squares(output).mean()
 
 
 @pytest.mark.parametrize("preconditioned", [True, False])
 def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
     net, (action, noise, none, time_key, _) = network(), draws(64)
     r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
-    question = composition_question((net, net), action, noise, r, m, t, none, preconditioned)
-    output = net(*question.query)
+    condition = composition_condition(net, net, action, noise, (r, m, t), none, preconditioned)
+    output = net(*condition.query)
     span = jnp.maximum(t - r, 0.01)[:, None]
-    expected = jnp.square((question.scale[:, None] * output - question.target) / span).mean()
-    np.testing.assert_allclose(CompositionError(2.0).loss(question, output), expected, rtol=1e-4)
+    expected = jnp.square((condition.scale[:, None] * output - condition.target) / span).mean()
+    found = composition_loss(condition, output, Objective(power=2.0))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_the_weight_of_the_composition_loss_counts_beside_lambda():
     net, action, key = network(), draws(64)[0], jax.random.key(4)
-    asked = bootstrap(
-        net,
-        action,
-        jnp.zeros((64, 0)),
-        key,
-        0.3,
-        "split",
-        TimeRule(),
-        measure=CompositionError(weight=4.0),
-    )
-    value, parts = asked.loss()
+    value, parts, _ = bootstrap(net, action, jnp.zeros((64, 0)), key, Objective(0.3, weight=4.0))
     expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
     np.testing.assert_allclose(value, expected, rtol=1e-6)
 
@@ -222,7 +212,7 @@ def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
     times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
         free, bounded = (
-            composition_question((net, net), action, noise, *times, none, bound=bound)
+            composition_condition(net, net, action, noise, times, none, bound=bound)
             for bound in (0.0, 6.0)
         )
         assert (free.target != bounded.target).any() == cut
@@ -233,17 +223,16 @@ def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
 
 @pytest.mark.parametrize(("bound", "grows"), [(0.0, True), (6.0, False)])
 def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(bound, grows):
-    times = TimeRule("nested", 1e-3, 0.0, bound)
+    # without preconditioning, where the paper has its collapse
+    objective = Objective(preconditioned=False, bound=bound)
 
     @jax.jit
     def step(state, key):
         data_key, loss_key = jax.random.split(key)
         action = jax.random.uniform(data_key, (256, 2), minval=-1.0)
 
-        def loss(net):  # without preconditioning, where the paper has its collapse
-            return bootstrap_loss(
-                net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", times, False
-            )
+        def loss(net):
+            return bootstrap(net, action, jnp.zeros((256, 0)), loss_key, objective)[:2]
 
         state, _, parts = descend(state, loss, 1e-3)
         return state, parts["composition_loss"]
@@ -269,7 +258,7 @@ def mixed_loss(net, key, ratio, mixing):
     """The loss on a fresh batch: the estimates agree over data and noise together."""
     data_key, loss_key = jax.random.split(key)
     action = MU + S * jax.random.normal(data_key, (32, 2))
-    return bootstrap_loss(net, action, jnp.zeros((32, 0)), loss_key, ratio, mixing, TimeRule())[0]
+    return bootstrap(net, action, jnp.zeros((32, 0)), loss_key, Objective(ratio, mixing))[0]
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0])
@@ -308,9 +297,9 @@ def test_embedding_each_time_once_changes_nothing(mixing):
     def loss(network, seen_through):
         velocity = seen_through(network)
         span = full_span(noise, observation)
-        asked = bootstrap(velocity, action, observation, key, 0.3, mixing, TimeRule(), True, span)
-        value, parts = asked.loss()
-        return value + jnp.square(asked.answers[-1]).mean(), (parts, asked.answers)
+        objective = Objective(0.3, mixing)
+        value, parts, (answer,) = bootstrap(velocity, action, observation, key, objective, span)
+        return value + jnp.square(answer).mean(), (parts, answer)
 
     found, wanted = (
         eqx.filter_value_and_grad(loss, has_aux=True)(network, seen_through)
@@ -397,9 +386,7 @@ def test_a_trained_map_matches_the_closed_form():
             action = MU + S * jax.random.normal(data_key, (256, 2))
 
             def loss(net):
-                return bootstrap_loss(
-                    net, action, jnp.zeros((256, 0)), loss_key, 0.5, "split", TimeRule()
-                )
+                return bootstrap(net, action, jnp.zeros((256, 0)), loss_key, Objective())[:2]
 
             return descend(state, loss, learning_rate(3e-3, "cosine", k, 4000))[:2]
 
@@ -423,7 +410,7 @@ def test_queries_are_answered_alike_together_and_apart():
     keys = jax.random.split(jax.random.key(3), 4)
     x, s = jax.random.normal(keys[0], (6, 2)), jax.random.normal(keys[1], (6, 3))
     times = jnp.linspace(0.1, 0.4, 6), jnp.linspace(0.5, 0.9, 6)
-    for name, make in ARCHITECTURES.items():
+    for name, make in VELOCITIES.items():
         net = make(keys[2], 3, 2, 16, 2, 10)
         net = jax.tree.map(
             lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.flow import shortcut
-from bfq.flow.forward import UNROLLED, drawn_errors, matching_errors, push, sample
+from bfq.flow import few_steps as shortcut
+from bfq.flow.matching import UNROLLED, matching_errors, push, random_matching_errors, sample
 from bfq.kernels.device import using
-from bfq.nets.flow_nets import FlowNet
+from bfq.nets.mlp import FlowNet
 
 KEY = jax.random.key(0)
 NONE = jnp.zeros((1, 0))
@@ -63,7 +63,7 @@ def test_the_loss_is_least_at_the_marginal_velocity():
 
     def loss(shift, slope):
         field = lambda x, t, s: gaussian(x, t, s) + shift + slope * x
-        return drawn_errors(field, x1, nothing(x1), keys[1]).mean()
+        return random_matching_errors(field, x1, nothing(x1), keys[1]).mean()
 
     np.testing.assert_allclose(jax.grad(loss, (0, 1))(0.0, 0.0), 0.0, atol=0.03)
     assert loss(0.0, 0.0) < min(loss(0.3, 0.0), loss(0.0, -0.3))
@@ -123,12 +123,12 @@ def draws(count=64, dim=2):
     keys = jax.random.split(KEY, 3)
     k = shortcut.step_indices(count, 8)
     x0, x1 = (jax.random.normal(key, (count, dim)) for key in keys[:2])
-    return x0, x1, shortcut.consistency_times(keys[2], k), k
+    return x0, x1, shortcut.step_times(keys[2], k), k
 
 
 def test_shortcuts_that_are_exact_agree_with_themselves_and_jump_alike():
     x0, x1, t, k = draws()
-    assert shortcut.consistency_loss(decay, decay, x0, x1, t, k, nothing(x0)) < 1e-12
+    assert shortcut.half_steps_loss(decay, decay, x0, x1, t, k, nothing(x0)) < 1e-12
     for steps in (1, 2, 4, 8):
         np.testing.assert_allclose(
             shortcut.jump(decay, x0, nothing(x0), steps), x0 * np.exp(-1), rtol=1e-5
@@ -138,9 +138,9 @@ def test_shortcuts_that_are_exact_agree_with_themselves_and_jump_alike():
 def test_both_losses_vanish_for_a_constant_velocity():
     constant = lambda x, t, k, s: jnp.full_like(x, 0.3)
     x0, x1, t, k = draws()
-    assert shortcut.consistency_loss(constant, constant, x0, x1, t, k, nothing(x0)) == 0
+    assert shortcut.half_steps_loss(constant, constant, x0, x1, t, k, nothing(x0)) == 0
     straight = (1 - 1e-5) * x0 + 0.3
-    assert shortcut.flow_loss(constant, x0, straight, t, nothing(x0), 8) < 1e-12
+    assert shortcut.finest_steps_loss(constant, x0, straight, t, nothing(x0), 8) < 1e-12
 
 
 def test_the_long_step_learns_from_the_target_networks_two_halves():
@@ -148,7 +148,7 @@ def test_the_long_step_learns_from_the_target_networks_two_halves():
     line = lambda a: lambda x, t, k, s: a * x + t[:, None] + 0.1 * k[:, None]
 
     def loss(online, target):
-        return shortcut.consistency_loss(line(online), line(target), x0, x1, t, k, nothing(x0))
+        return shortcut.half_steps_loss(line(online), line(target), x0, x1, t, k, nothing(x0))
 
     half = 0.5 / 2**k
     x_t = (1 - (1 - 1e-5) * t[:, None]) * x0 + t[:, None] * x1
@@ -174,10 +174,10 @@ def test_a_batch_is_split_over_the_longer_steps_and_the_rest_is_the_longest():
 
 def test_times_are_where_steps_begin():
     k = shortcut.step_indices(3000, 8)
-    t = shortcut.consistency_times(KEY, k)
+    t = shortcut.step_times(KEY, k)
     for index in (0, 1, 2):
         assert set(np.asarray(t[k == index]).tolist()) == {i / 2**index for i in range(2**index)}
-    times, counts = np.unique(np.asarray(shortcut.flow_times(KEY, 8000, 8)), return_counts=True)
+    times, counts = np.unique(np.asarray(shortcut.finest_times(KEY, 8000, 8)), return_counts=True)
     np.testing.assert_array_equal(times, np.arange(8) / 8)
     np.testing.assert_allclose(counts, 1000, atol=150)
 
@@ -186,7 +186,7 @@ def test_the_flow_loss_is_asked_at_the_finest_step():
     seen = []
     field = lambda x, t, k, s: seen.append(k) or jnp.zeros_like(x)
     x0, x1, t, _ = draws(8)
-    loss = shortcut.flow_loss(field, x0, x1, t, nothing(x0), 8)
+    loss = shortcut.finest_steps_loss(field, x0, x1, t, nothing(x0), 8)
     np.testing.assert_allclose(loss, jnp.square(x1 - (1 - 1e-5) * x0).mean(), rtol=1e-6)
     assert seen[0].tolist() == [3.0] * 8
     flow, consistency = shortcut.shortcut_losses(decay, decay, x1, nothing(x1), KEY, 8)

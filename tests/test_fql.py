@@ -10,7 +10,7 @@ import pytest
 
 from bfq.agents import Acting, Batch, Spec, fawac, fbrac, fql, ifql, iql, learning
 from bfq.agents.registry import configure
-from bfq.flow.forward import drawn_errors, sample
+from bfq.flow.matching import random_matching_errors, sample
 
 KEY = jax.random.key(0)
 SPEC = Spec(3, 2)
@@ -207,7 +207,7 @@ def weighted(alpha, baseline, change=lambda n: n):
     before = change(state.networks.params)
     loss, told = fawac.policy_loss(before.flow, before, batch(), KEY, config)
     flow_key, action_key = jax.random.split(KEY)
-    errors = drawn_errors(before.flow, batch().actions, batch().observations, flow_key)
+    errors = random_matching_errors(before.flow, batch().actions, batch().observations, flow_key)
     return before, loss, told, errors, action_key
 
 

@@ -8,8 +8,7 @@ import pytest
 from bfq.agents import Acting, Batch, Spec, dql, iql, learning
 from bfq.agents import idql as module
 from bfq.agents.registry import configure, get_agent
-from bfq.diffusion.schedules import vp
-from bfq.diffusion.solvers import SAMPLERS
+from bfq.flow.diffusion import denoise, vp_schedule
 
 AGENT = get_agent("idql")
 SPEC = Spec(3, 2)
@@ -223,18 +222,18 @@ def test_sqrt_beta_with_the_exact_denoiser_of_a_gaussian(mu, s):
         return np.sqrt(1 - hat) * (x - np.sqrt(hat) * mu) / (hat * s**2 + 1 - hat)
 
     official = official_chain(noise, rng.normal(size=n), rng)
-    schedule = vp(5)
+    schedule = vp_schedule(5)
 
     def action(x, t):
         alpha, sigma = schedule.alpha[t.astype(int)], schedule.sigma[t.astype(int)]
         return mu + alpha * s**2 / (alpha**2 * s**2 + sigma**2) * (x - alpha * mu)
 
     start = jax.random.normal(jax.random.key(0), (n, 1))
-    x = np.asarray(SAMPLERS["sqrt_beta"](action, schedule, start, jax.random.key(1), 5))[:, 0]
+    x = np.asarray(denoise("sqrt_beta", action, schedule, start, jax.random.key(1), 5))[:, 0]
     for order in (1, 2, 3):
         np.testing.assert_allclose((x**order).mean(), (official**order).mean(), atol=4e-3)
     # a point mass is found exactly, from any noise
-    point = SAMPLERS["sqrt_beta"](
-        lambda x, t: 0.0 * x + mu, schedule, start[:50], jax.random.key(1), 5
+    point = denoise(
+        "sqrt_beta", lambda x, t: 0.0 * x + mu, schedule, start[:50], jax.random.key(1), 5
     )
     np.testing.assert_allclose(point, mu, atol=1e-5)

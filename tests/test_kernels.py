@@ -14,12 +14,10 @@ from bfq.kernels.device import Use, available, use, using
 from bfq.kernels.elementwise import BLOCK
 from bfq.kernels.layers import suits
 from bfq.kernels.rounded import Rounded, rounded, without_copies
-from bfq.nets.critic import Critics
-from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.mlp import MLP
+from bfq.nets.mlp import MLP, Critics
 from bfq.nets.primitives import map_leaves
-from bfq.nets.resnet import Block, NoiseResNet
-from bfq.nets.velocity import EmbeddedVelocity, ResidualBlock, ResidualVelocity
+from bfq.nets.residual import Block, NoiseResNet, ResidualBlock, ResidualVelocity
+from bfq.nets.velocity import EmbeddedVelocity, TimeEmbedding
 
 KEY = jax.random.key(0)
 INTERPRETED = {"kernels": True, "interpreted": True}
@@ -186,7 +184,7 @@ def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
     target["w"] = Rounded(
         target["w"].full, jnp.zeros_like(target["w"].half)
     )  # a mark: is it written anew?
-    moved, _ = both_ways(learning.towards, target, online, jnp.float32(rate))
+    moved, _ = both_ways(learning.polyak, target, online, jnp.float32(rate))
     expected = (1.0 - rate) * 3.03 + rate * 1.01
     np.testing.assert_allclose(moved["w"].full, expected, rtol=1e-6)
     np.testing.assert_allclose(moved["b"], expected, rtol=1e-6)
@@ -219,7 +217,7 @@ def test_copies_of_weights_are_their_rounding_after_every_update(name):
         state = state._replace(params=copies.with_copies(network))
         target = copies.with_copies(network)
         for _ in range(3):
-            state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2)
+            state, target, *_ = learning.descend_with_target(state, target, loss, 0.01, 0.2)
         return state.params, target
 
     with using(**INTERPRETED, half=True):
@@ -235,7 +233,7 @@ def test_copies_of_weights_are_their_rounding_after_every_update(name):
 def _without_copies(network, loss):
     state, target = learning.learner(network), network
     for _ in range(3):
-        state, target, *_ = learning.descend_and_follow(state, target, loss, 0.01, 0.2)
+        state, target, *_ = learning.descend_with_target(state, target, loss, 0.01, 0.2)
     return state.params, target
 
 
@@ -283,7 +281,7 @@ def test_adam_and_the_target_are_those_of_optax_and_polyak():
     def ours(p, target, steps):
         state = learning.learner(p)
         for _ in range(steps):
-            state, target, *_ = learning.descend_and_follow(
+            state, target, *_ = learning.descend_with_target(
                 state, target, loss, 0.01, 0.2, weight_decay=0.1
             )
         return state.params, target

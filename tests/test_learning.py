@@ -21,7 +21,7 @@ from bfq.agents.learning import (
     polyak,
     td_target,
 )
-from bfq.nets.critic import Critics
+from bfq.nets.mlp import Critics
 
 
 def quadratic(params):

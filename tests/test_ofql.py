@@ -9,8 +9,8 @@ from bfq.agents import Acting, Batch, Spec
 from bfq.agents import ofql as module
 from bfq.agents.registry import configure
 from bfq.errors import BadInput
+from bfq.flow.few_steps import average_velocity, interval_times, logit_normal, meanflow_loss
 from bfq.flow.maps import boundary_loss
-from bfq.flow.meanflow import average_velocity, interval_times, logit_normal, meanflow_loss
 from bfq.nets.velocity import EmbeddedVelocity
 from bfq.run import Member
 from bfq.training.population import create_population, initial_states, pack

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.nets.resnet import KINDS, NoiseResNet, drop
+from bfq.nets.policies import drop
+from bfq.nets.residual import KINDS, NoiseResNet
 
 KEY = jax.random.key(0)
 X, S = jax.random.normal(KEY, (5, 2)), jax.random.normal(jax.random.key(1), (5, 3))

@@ -13,7 +13,7 @@ from bfq.agents import Acting, Batch, Spec, learning, sorl
 from bfq.agents.learning import Learner
 from bfq.agents.registry import configure
 from bfq.errors import BadInput
-from bfq.flow.shortcut import jump
+from bfq.flow.few_steps import jump
 
 KEY = jax.random.key(0)
 SPEC = Spec(3, 2)

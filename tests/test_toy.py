@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bfq.diffusion.schedules import SCHEDULES
 from bfq.errors import BadInput
+from bfq.flow.diffusion import SCHEDULES
 from bfq_paper import cli_toy as verb
 from bfq_paper.checkerboard import (
     SQUARES,

@@ -29,7 +29,7 @@ _HOMES = {
     "register": "bfq.agents.registry",
 }
 # Packages with formulas, statistics and facts that others may build on.
-PACKAGES = ("agents", "bench", "diffusion", "flow", "nets", "reports", "tasks", "training")
+PACKAGES = ("agents", "bench", "flow", "nets", "reports", "tasks", "training")
 
 __all__ = sorted([*_HOMES, *PACKAGES])
 

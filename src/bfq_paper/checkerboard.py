@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 
 from bfq import versions
 from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
-from bfq.nets.velocity import RawTimeVelocity, Velocity
+from bfq.flow.maps import Velocity
+from bfq.nets.velocity import RawTimeVelocity
 from bfq.progress import reporting
 from bfq.training.compiled import remember_compilations
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Loss, Settings
@@ -128,7 +129,8 @@ def stream(seed_keys: Key[Array, " s"], purpose: int) -> Key[Array, " s"]:
 
 def create_network(key: PRNGKeyArray, settings: Settings) -> Learner:
     """A random network on (a_t, t, r), the same for all methods."""
-    return learner(RawTimeVelocity(key, 0, 2, settings.width, settings.depth, settings.activation))
+    width, depth, activation = settings.width, settings.depth, settings.activation
+    return learner(RawTimeVelocity(key, 0, 2, width, depth, activation=activation))
 
 
 def toy_update(

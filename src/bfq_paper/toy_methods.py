@@ -12,15 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.agents.learning import Step
-from bfq.diffusion import consistency as cm
-from bfq.diffusion.denoising import action_predictor, noise_loss
-from bfq.diffusion.schedules import SCHEDULES, Schedule
-from bfq.diffusion.solvers import SAMPLERS
-from bfq.flow.maps import TimeRule, bootstrap_loss, boundary_loss, one_step
-from bfq.flow.meanflow import meanflow_loss
-from bfq.flow.shortcut import jump, shortcut_losses
-from bfq.flow.solvers import euler
-from bfq.nets.velocity import Velocity
+from bfq.flow import few_steps
+from bfq.flow.diffusion import SCHEDULES, Schedule, action_predictor, denoise, noise_loss
+from bfq.flow.maps import Objective, Velocity, bootstrap, boundary_loss, one_step
+from bfq.flow.matching import euler
 
 HALVED = 0.5  # diffusion expects data within ±1 with a deviation of ½; the board has 1.7 and 1
 
@@ -91,8 +86,8 @@ def flow_map_loss(
     velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
 ) -> Float[Array, ""]:
     """L_BC = (1 − λ) L_comp + λ L_bnd."""
-    ratio, mixing, times = settings.boundary_ratio, settings.mixing, TimeRule(settings.time_rule)
-    loss, _ = bootstrap_loss(velocity, points, unconditional(points), key, ratio, mixing, times)
+    objective = Objective(settings.boundary_ratio, settings.mixing, settings.time_rule)
+    loss, _, _ = bootstrap(velocity, points, unconditional(points), key, objective)
     return loss
 
 
@@ -101,7 +96,7 @@ def average_velocity_loss(
 ) -> Float[Array, ""]:
     """MeanFlow's loss."""
     ratio, rule = settings.flow_ratio, settings.interval_rule
-    return meanflow_loss(velocity, points, unconditional(points), key, ratio, rule)
+    return few_steps.meanflow_loss(velocity, points, unconditional(points), key, ratio, rule)
 
 
 def sample_map(
@@ -111,7 +106,9 @@ def sample_map(
     return one_step(velocity, noise, unconditional(noise))
 
 
-def noise_predictor(velocity: Velocity, settings: Settings) -> tuple[cm.Consistency, Schedule]:
+def noise_predictor(
+    velocity: Velocity, settings: Settings
+) -> tuple[few_steps.Consistency, Schedule]:
     """ε̂(x, i), whose network gets i/T, and its noise schedule."""
     times = settings.noise_times
 
@@ -133,36 +130,39 @@ def sample_denoising(
 ) -> Points:
     """DDPM's posterior sampling."""
     predict, schedule = noise_predictor(velocity, settings)
-    halved = SAMPLERS["posterior"](action_predictor(predict, schedule), schedule, noise, key, steps)
+    halved = denoise("posterior", action_predictor(predict, schedule), schedule, noise, key, steps)
     return halved / HALVED
 
 
-def consistent(velocity: Velocity) -> cm.Consistency:
+def consistent(velocity: Velocity) -> few_steps.Consistency:
     """f_θ(x, t), whose network gets x at unit deviation and ¼ log t."""
 
     def net(x: Array, t: Array) -> Array:
         code = 0.25 * jnp.log(t)
         return velocity(x / jnp.sqrt(t**2 + HALVED**2)[..., None], code, code, unconditional(x))
 
-    return lambda x, t: cm.consistency(net, x, t)
+    return lambda x, t: few_steps.consistency_function(net, x, t)
 
 
-def consistency_loss(
+def consistency_training_loss(
     velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
 ) -> Float[Array, ""]:
     """The loss of consistency training on the halved board; the teacher is the network itself."""
     noise_key, time_key = jax.random.split(key)
     noise, f = jax.random.normal(noise_key, points.shape), consistent(velocity)
-    size = cm.grid_size(step, settings.epochs * settings.batches)
-    times = cm.neighboring_times(time_key, len(points), size)
-    return cm.consistency_loss(f, f, HALVED * points, noise, *times, settings.scaled)
+    size = few_steps.grid_size(step, settings.epochs * settings.batches)
+    times = few_steps.neighboring_times(time_key, len(points), size)
+    return few_steps.consistency_loss(f, f, HALVED * points, noise, *times, settings.scaled)
 
 
 def sample_consistency(
     velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
 ) -> Points:
     """One call, or two with new noise in between."""
-    return cm.multistep(consistent(velocity), noise, cm.sampling_times(steps), key) / HALVED
+    return (
+        few_steps.multistep(consistent(velocity), noise, few_steps.sampling_times(steps), key)
+        / HALVED
+    )
 
 
 def shortcut_field(velocity: Velocity) -> Velocity:
@@ -175,7 +175,7 @@ def shortcut_loss(
 ) -> Float[Array, ""]:
     """L_flow + L_cons; the half steps are the network's own, detached."""
     field, none = shortcut_field(velocity), unconditional(points)
-    flow, halves = shortcut_losses(field, field, points, none, key, settings.finest)
+    flow, halves = few_steps.shortcut_losses(field, field, points, none, key, settings.finest)
     return flow + halves
 
 
@@ -183,13 +183,13 @@ def sample_shortcut(
     velocity: Velocity, noise: Points, key: PRNGKeyArray, steps: int, settings: Settings
 ) -> Points:
     """Steps of length 1/steps, which is an input of the network."""
-    return jump(shortcut_field(velocity), noise, unconditional(noise), steps)
+    return few_steps.jump(shortcut_field(velocity), noise, unconditional(noise), steps)
 
 
 METHODS: dict[str, Method] = {
     "fm": Method("FM", flow_matching_loss, sample_flow, (1, 2, 5, 10)),
     "ddpm": Method("DDPM", denoising_loss, sample_denoising, (5, 10, 50)),
-    "consistency": Method("Consistency", consistency_loss, sample_consistency, (1, 2)),
+    "consistency": Method("Consistency", consistency_training_loss, sample_consistency, (1, 2)),
     "shortcut": Method("Shortcut", shortcut_loss, sample_shortcut, (1, 8)),
     "meanflow": Method("MeanFlow", average_velocity_loss, sample_map, (1,)),
     "bfq": Method("BFQ", flow_map_loss, sample_map, (1,)),

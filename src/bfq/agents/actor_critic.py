@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from bfq.agents import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec, learning
 from bfq.agents.learning import Learner, Number, Step, due, learning_rate
-from bfq.nets.critic import Critics
+from bfq.nets.mlp import Critics
 
 Sample = Callable[[Any, Array, Key], Array]  # (policy, s, key) -> a in [−1, 1]
 CriticLoss = Callable[[Any, Any, Batch, Key, Any], tuple[Array, Metrics]]  # (φ, state, …)

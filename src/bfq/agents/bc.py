@@ -31,10 +31,10 @@ from bfq.agents import (
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import boundary_loss
-from bfq.flow.solvers import euler
+from bfq.flow.matching import euler
+from bfq.nets import POLICIES, VELOCITIES, ActionNetwork
 from bfq.nets.mlp import MLP
-from bfq.nets.policies import Deterministic, Gaussian, fql_like
-from bfq.nets.velocity import ARCHITECTURES, VelocityNet
+from bfq.nets.policies import Deterministic, Gaussian
 
 
 @fields.hyperparameters
@@ -71,11 +71,11 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """A random policy of the chosen kind."""
     policy: Any
     if config.kind == "flow":
-        policy = ARCHITECTURES[config.architecture](
+        policy = VELOCITIES[config.architecture](
             key, *spec, config.width, config.depth, config.time_scale
         )
     else:
-        make = fql_like if config.unit_std else MLP
+        make = POLICIES["fql"] if config.unit_std else MLP
         mean = make(key, *spec, config.width, config.depth, config.activation)
         policy = (
             Deterministic(mean)
@@ -95,7 +95,7 @@ def deterministic_loss(policy: Deterministic, batch: Batch) -> Float[Array, ""]:
     return jnp.square(policy(batch.observations) - batch.actions).mean()
 
 
-def flow_loss(policy: VelocityNet, batch: Batch, key: Key) -> Float[Array, ""]:
+def flow_loss(policy: ActionNetwork, batch: Batch, key: Key) -> Float[Array, ""]:
     """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²: the boundary loss at r = t."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)

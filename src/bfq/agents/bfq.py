@@ -38,9 +38,9 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.flow.maps import CompositionError, TimeRule, bootstrap, full_span, one_step
-from bfq.nets.critic import Critics
-from bfq.nets.velocity import ARCHITECTURES, VelocityNet
+from bfq.flow.maps import Objective, bootstrap, full_span, one_step
+from bfq.nets import VELOCITIES, ActionNetwork
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -107,13 +107,13 @@ class Config:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    make = ARCHITECTURES[config.architecture]
+    make = VELOCITIES[config.architecture]
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
 def sample(
-    policy: VelocityNet,
+    policy: ActionNetwork,
     observations: Observations,
     key: Key,
     config: Config,
@@ -132,41 +132,34 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
     return actor_critic.fit_critics(critics, batch, target)
 
 
-def times(config: Config) -> TimeRule:
-    """The draw of (r, m, t), and the bound on composed states."""
-    return TimeRule(
-        config.time_rule, config.max_offset, config.full_span_share, config.composition_bound
-    )
-
-
-def measure(config: Config) -> CompositionError:
-    """The error measure of L_comp."""
-    return CompositionError(
-        config.composition_power, config.composition_weight, config.composition_huber
+def objective(config: Config) -> Objective:
+    """The choices in L_BC."""
+    return Objective(
+        boundary_ratio=config.boundary_ratio,
+        mixing=config.mixing,
+        time_rule=config.time_rule,
+        max_offset=config.max_offset,
+        preconditioned=config.preconditioned,
+        full_span_share=config.full_span_share,
+        bound=config.composition_bound,
+        power=config.composition_power,
+        weight=config.composition_weight,
+        huber=config.composition_huber,
     )
 
 
 def policy_loss(
-    policy: VelocityNet, critics: Critics, batch: Batch, key: Key, config: Config
+    policy: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
 ) -> Loss:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, varied by `squares` and `guidance`."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     noise = jax.random.normal(action_key, batch.actions.shape)
     # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
-    asked = bootstrap(
-        policy,
-        batch.actions,
-        batch.observations,
-        bc_key,
-        config.boundary_ratio,
-        config.mixing,
-        times(config),
-        config.preconditioned,
-        full_span(noise, batch.observations),
-        measure=measure(config),
+    acting = full_span(noise, batch.observations)
+    bc_loss, parts, (answer,) = bootstrap(
+        policy, batch.actions, batch.observations, bc_key, objective(config), acting
     )
-    bc_loss, parts = asked.loss()
-    proposed = noise - asked.answers[-1]
+    proposed = noise - answer
     actions = jnp.clip(proposed, -1.0, 1.0)
     value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
     loss = (policy.action_dim if config.squares == "sum" else 1) * bc_loss - config.eta * value

@@ -44,18 +44,18 @@ from bfq.agents import (
 )
 from bfq.agents.actor_critic import State
 from bfq.agents.learning import Step
-from bfq.diffusion.consistency import (
+from bfq.errors import BadInput
+from bfq.flow.few_steps import (
     Consistency,
-    consistency,
+    consistency_function,
     consistency_loss,
     grid_size,
     multistep,
     neighboring_times,
     sampling_times,
 )
-from bfq.errors import BadInput
-from bfq.nets.critic import Critics
-from bfq.nets.denoiser import DENOISERS, Denoiser
+from bfq.nets import DENOISERS, ActionNetwork
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -115,13 +115,13 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
-def denoise(policy: Denoiser, observations: Observations) -> Consistency:
+def denoise(policy: ActionNetwork, observations: Observations) -> Consistency:
     """f_θ(·, ·; s)."""
-    return lambda x, t: consistency(lambda x, t: policy(x, t, observations), x, t)
+    return lambda x, t: consistency_function(lambda x, t: policy(x, t, observations), x, t)
 
 
 def sample(
-    policy: Denoiser,
+    policy: ActionNetwork,
     observations: Observations,
     key: Key,
     config: Config,
@@ -146,7 +146,12 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
 
 
 def imitation_loss(
-    policy: Denoiser, teacher: Denoiser, step: Step, batch: Batch, key: Key, config: Config
+    policy: ActionNetwork,
+    teacher: ActionNetwork,
+    step: Step,
+    batch: Batch,
+    key: Key,
+    config: Config,
 ) -> Float[Array, ""]:
     """L_c(θ) at neighboring times of the grid of update `step`."""
     noise_key, time_key = jax.random.split(key)
@@ -158,7 +163,7 @@ def imitation_loss(
 
 
 def policy_loss(
-    policy: Denoiser, critics: Critics, state: State, batch: Batch, key: Key, config: Config
+    policy: ActionNetwork, critics: Critics, state: State, batch: Batch, key: Key, config: Config
 ) -> Loss:
     """L(θ) = L_c(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
@@ -186,7 +191,7 @@ def act(
 ) -> Actions:
     """M network calls per action; of N candidates, the target critics select one."""
 
-    def sample_as_asked(policy: Denoiser, s: Array, k: Key) -> Array:
+    def sample_as_asked(policy: ActionNetwork, s: Array, k: Key) -> Array:
         return sample(policy, s, k, config, acting.sampling_steps, acting.temperature)
 
     return actor_critic.select(state, observations, key, config, acting, sample_as_asked)

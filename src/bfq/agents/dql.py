@@ -46,12 +46,10 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.diffusion.denoising import noise_loss
-from bfq.diffusion.schedules import SCHEDULES
-from bfq.diffusion.solvers import Recipe, generate
 from bfq.errors import BadInput
-from bfq.nets.critic import Critics
-from bfq.nets.denoiser import DENOISERS, Denoiser
+from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
+from bfq.nets import DENOISERS, ActionNetwork
+from bfq.nets.mlp import Critics
 
 AS_TRAINED = Acting()
 
@@ -151,7 +149,9 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
     return actor_critic.fit_critics(critics, batch, target)
 
 
-def policy_loss(policy: Denoiser, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
+def policy_loss(
+    policy: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L(θ) = E ‖ε_θ(a_t, t; s) − ε‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule

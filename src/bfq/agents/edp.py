@@ -36,10 +36,9 @@ from jaxtyping import Array
 
 from bfq.agents import Acting, Agent, Batch, Key, Loss, Metrics, actor_critic, dql, fields, learning
 from bfq.agents.actor_critic import State
-from bfq.diffusion.denoising import action_predictor, draw, squared_error
-from bfq.diffusion.solvers import Recipe
-from bfq.nets.critic import Critics
-from bfq.nets.denoiser import Denoiser
+from bfq.flow.diffusion import Recipe, action_predictor, draw_noisy, squared_error
+from bfq.nets import ActionNetwork
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -99,7 +98,9 @@ class Config:
         )
 
 
-def policy_loss(policy: Denoiser, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
+def policy_loss(
+    policy: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L(θ) = E ‖â_θ(a_t, t; s) − a‖² − η E Q_φk(s, a^π) / sg E|Q_φj(s, a^π)|, a^π = â_θ(a_u, u; s)."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     schedule = config.recipe().schedule
@@ -107,13 +108,13 @@ def policy_loss(policy: Denoiser, critics: Critics, batch: Batch, key: Key, conf
     def predict(x: Array, t: Array) -> Array:
         return policy(x, t, batch.observations)
 
-    drawn = draw(schedule, batch.actions, bc_key)
-    target = drawn.noise if config.predicts == "noise" else batch.actions
-    bc_loss = squared_error(predict(drawn.noisy, drawn.told), target)
+    noisy = draw_noisy(schedule, batch.actions, bc_key)
+    target = noisy.noise if config.predicts == "noise" else batch.actions
+    bc_loss = squared_error(predict(noisy.noisy, noisy.time), target)
     shared = config.approximation == "shared"
-    approximate = drawn if shared else draw(schedule, batch.actions, action_key)
+    approximate = noisy if shared else draw_noisy(schedule, batch.actions, action_key)
     actions = action_predictor(predict, schedule, config.predicts)(
-        approximate.noisy, approximate.told
+        approximate.noisy, approximate.time
     )
     actions = jnp.clip(actions, -1.0, 1.0) if shared else actions
     value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)

@@ -40,9 +40,8 @@ from bfq.agents import (
     iql,
 )
 from bfq.agents.fql import State
-from bfq.flow.forward import drawn_errors, sample
-from bfq.nets.critic import Critics, Value
-from bfq.nets.flow_nets import FlowNet
+from bfq.flow.matching import random_matching_errors, sample
+from bfq.nets.mlp import Critics, FlowNet, Value
 
 
 @fields.hyperparameters
@@ -99,7 +98,7 @@ def baseline(
 def policy_loss(flow: FlowNet, before: Networks, batch: Batch, key: Key, config: Config) -> Loss:
     """L_π = E min(exp(α (Q̄_φ(s, a) − V(s))), 100) ‖v_θ(x_t, t; s) − (a − x0)‖²."""
     flow_key, action_key = jax.random.split(key)
-    errors = drawn_errors(flow, batch.actions, batch.observations, flow_key)
+    errors = random_matching_errors(flow, batch.actions, batch.observations, flow_key)
     v = baseline(before, batch.observations, action_key, config.flow_steps)
     advantage = before.critics(batch.observations, batch.actions).mean(0) - v
     weights = iql.advantage_weights(advantage, config.alpha)

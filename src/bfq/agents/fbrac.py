@@ -38,9 +38,8 @@ from bfq.agents import (
     fql,
 )
 from bfq.agents.fql import State
-from bfq.flow.forward import drawn_errors, sample
-from bfq.nets.critic import Critics
-from bfq.nets.flow_nets import FlowNet
+from bfq.flow.matching import random_matching_errors, sample
+from bfq.nets.mlp import Critics, FlowNet
 
 
 @fields.hyperparameters
@@ -82,7 +81,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
 def policy_loss(flow: FlowNet, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
     """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by sg E|Q̄_φ| if normalized."""
     flow_key, action_key = jax.random.split(key)
-    bc_loss = drawn_errors(flow, batch.actions, batch.observations, flow_key).mean()
+    bc_loss = random_matching_errors(flow, batch.actions, batch.observations, flow_key).mean()
     actions = sample(flow, batch.observations, action_key, flow.action_dim, config.flow_steps)
     q = critics(batch.observations, actions)
     loss = config.alpha * bc_loss - fql.mean_value(q, config.normalize_q)

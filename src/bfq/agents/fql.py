@@ -42,9 +42,8 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.learning import Learner, Step
-from bfq.flow import forward
-from bfq.nets.critic import Critics
-from bfq.nets.flow_nets import FlowNet
+from bfq.flow import matching
+from bfq.nets.mlp import Critics, FlowNet
 
 
 @fields.hyperparameters
@@ -133,7 +132,7 @@ def distillation_loss(
     policy: FlowNet, flow: FlowNet, observations: Observations, noise: Actions, flow_steps: int
 ) -> tuple[Float[Array, ""], Actions]:
     """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
-    taught = jnp.clip(forward.push(flow, noise, observations, flow_steps), -1.0, 1.0)
+    taught = jnp.clip(matching.push(flow, noise, observations, flow_steps), -1.0, 1.0)
     actions = policy(noise, observations)
     return jnp.square(actions - jax.lax.stop_gradient(taught)).mean(), actions
 
@@ -146,7 +145,7 @@ def policy_loss(
     The critics and the flow that teaches are those `before` the step, so they get no gradient.
     """
     flow_key, noise_key = jax.random.split(key)
-    bc_loss = forward.drawn_errors(
+    bc_loss = matching.random_matching_errors(
         networks.flow, batch.actions, batch.observations, flow_key
     ).mean()
     noise = jax.random.normal(noise_key, batch.actions.shape)
@@ -224,7 +223,7 @@ def act_by_euler(
     """Euler steps from temperature · N(0, I); of N candidates, these critics select one."""
     steps = acting.sampling_steps or flow_steps
     return learning.best_of_n(
-        lambda s, k: forward.sample(flow, s, k, flow.action_dim, steps, acting.temperature),
+        lambda s, k: matching.sample(flow, s, k, flow.action_dim, steps, acting.temperature),
         lambda s, a: learning.aggregate(critics(s, a), aggregation),
         observations,
         key,

@@ -45,10 +45,9 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.diffusion.denoising import noise_loss
-from bfq.diffusion.solvers import SAMPLERS, Recipe
-from bfq.nets.critic import Critics, Value
-from bfq.nets.resnet import NoiseResNet
+from bfq.flow.diffusion import SAMPLERS, Recipe, noise_loss
+from bfq.nets.mlp import Critics, Value
+from bfq.nets.residual import NoiseResNet
 
 
 @fields.hyperparameters

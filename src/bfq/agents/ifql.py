@@ -32,9 +32,8 @@ from bfq.agents import (
     iql,
 )
 from bfq.agents.fql import State
-from bfq.flow.forward import drawn_errors
-from bfq.nets.critic import Critics, Value
-from bfq.nets.flow_nets import FlowNet
+from bfq.flow.matching import random_matching_errors
+from bfq.nets.mlp import Critics, FlowNet, Value
 
 
 @fields.hyperparameters
@@ -81,7 +80,7 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
         networks.value, state.critics_target, batch, config.expectile
     )
     td, metrics = iql.value_backup_loss(networks.critics, before, batch, config.discount)
-    bc_loss = drawn_errors(networks.flow, batch.actions, batch.observations, key).mean()
+    bc_loss = random_matching_errors(networks.flow, batch.actions, batch.observations, key).mean()
     return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **metrics}
 
 

@@ -40,8 +40,8 @@ from bfq.agents import (
     online_network,
 )
 from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets.critic import Critics, Value
-from bfq.nets.policies import KINDS as POLICY_KINDS
+from bfq.nets import POLICIES
+from bfq.nets.mlp import Critics, Value
 from bfq.nets.policies import Gaussian
 
 LARGEST_WEIGHT = 100.0
@@ -89,7 +89,7 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to its original."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
-    mean = POLICY_KINDS[config.policy](policy_key, *spec, config.width, config.depth)
+    mean = POLICIES[config.policy](policy_key, *spec, config.width, config.depth)
     size = (config.critic_width, config.critic_depth)
     value = Value(value_key, spec.observation_dim, config.critic, *size)
     critics = Critics(critic_key, *spec, config.critic, *size)

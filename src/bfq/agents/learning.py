@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bfq.agents import Acting
-from bfq.nets.critic import Critics
+from bfq.nets.mlp import Critics
 from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")

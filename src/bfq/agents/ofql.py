@@ -46,10 +46,10 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.actor_critic import State
+from bfq.flow.few_steps import meanflow_loss
 from bfq.flow.maps import one_step
-from bfq.flow.meanflow import meanflow_loss
-from bfq.nets.critic import Critics
-from bfq.nets.velocity import ARCHITECTURES, VelocityNet
+from bfq.nets import VELOCITIES, ActionNetwork
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -102,13 +102,13 @@ class Config:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    make = ARCHITECTURES[config.architecture]
+    make = VELOCITIES[config.architecture]
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
 def sample(
-    policy: VelocityNet, observations: Observations, key: Key, temperature: float = 1.0
+    policy: ActionNetwork, observations: Observations, key: Key, temperature: float = 1.0
 ) -> Actions:
     """a = clip(ε − u_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -123,7 +123,7 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
 
 
 def policy_loss(
-    policy: VelocityNet, critics: Critics, batch: Batch, key: Key, config: Config
+    policy: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
 ) -> Loss:
     """L(θ) = L_FBC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
@@ -151,7 +151,7 @@ def act(
 ) -> Actions:
     """One network call per action; of N candidates, the target critics select one."""
 
-    def at_temperature(policy: VelocityNet, s: Array, k: Key) -> Array:
+    def at_temperature(policy: ActionNetwork, s: Array, k: Key) -> Array:
         return sample(policy, s, k, acting.temperature)
 
     return actor_critic.select(state, observations, key, config, acting, at_temperature)

@@ -39,7 +39,7 @@ from bfq.agents import (
 from bfq.agents.learning import Learner, descend, learning_rate, polyak
 from bfq.agents.td3_bc import State
 from bfq.errors import BadInput
-from bfq.nets.critic import Critics
+from bfq.nets.mlp import Critics
 from bfq.nets.policies import Deterministic
 
 

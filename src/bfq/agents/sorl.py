@@ -52,9 +52,8 @@ from bfq.agents import (
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
-from bfq.flow.shortcut import jump, levels, shortcut_losses
-from bfq.nets.critic import Critics
-from bfq.nets.flow_nets import FlowNet
+from bfq.flow.few_steps import jump, levels, shortcut_losses
+from bfq.nets.mlp import Critics, FlowNet
 
 
 @fields.hyperparameters

@@ -46,12 +46,11 @@ from bfq.agents import (
     online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.diffusion.schedules import vp_sde
 from bfq.errors import BadInput
-from bfq.nets.critic import Critics, Value
-from bfq.nets.mlp import MLP
+from bfq.flow.diffusion import vp_sde
+from bfq.nets.mlp import MLP, Critics, Value
 from bfq.nets.policies import Deterministic
-from bfq.nets.resnet import NoiseResNet
+from bfq.nets.residual import NoiseResNet
 
 METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_policy")
 

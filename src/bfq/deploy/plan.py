@@ -19,8 +19,7 @@ import numpy.typing as npt
 from bfq.agents import Agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
-from bfq.nets.flow_nets import FlowNet
-from bfq.nets.mlp import MLP
+from bfq.nets.mlp import MLP, FlowNet
 from bfq.nets.policies import Deterministic, Gaussian
 from bfq.nets.velocity import EmbeddedVelocity, RawTimeVelocity
 
@@ -32,7 +31,7 @@ class Layer(NamedTuple):
 
     weight: Floats
     bias: Floats
-    activation: str  # a name of bfq.nets.layers.ACTIVATIONS, or none
+    activation: str  # a name of bfq.nets.mlp.ACTIVATIONS, or none
 
 
 @dataclass(frozen=True)

@@ -1,99 +1,129 @@
 """Flow maps: learning the displacement from noise to action by composing short displacements.
 
-The paper's policy operator is π(a_t, r, t; s) = a_t − d(a_t, r, t; s) with the displacement
-d = ∫_r^t v dτ. A network predicts the velocity-like v_θ and the displacement is (t − r) v_θ, which makes
-π the identity at r = t and lets short displacements be learned from the flow-matching velocity.
+The paper's policy operator is π(a_t, r, t; s) = a_t − d(a_t, r, t; s) with the displacement d = ∫_r^t v dτ, where
+t = 0 is the action and t = 1 is noise. A network predicts the velocity-like v_θ, and the displacement is
+(t − r) v_θ. This makes π the identity at r = t and lets short displacements be learned from the velocity.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.flow.path import conditional_velocity, noisy_action
-from bfq.flow.times import COMPOSITION_TIMES, Number, boundary_times, with_full_spans
-from bfq.nets.velocity import EmbeddedVelocity, ResidualVelocity, Velocity
-
-Times = Float[Array, " _"]
+Action = Float[Array, "*b a"]
+Observation = Float[Array, "*b s"]
+Time = Float[Array, "..."]  # one per row, or one for all rows
+Times = tuple[Float[Array, " b"], Float[Array, " b"], Float[Array, " b"]]  # (r, m, t)
+Number = float | Float[Array, ""]
+Velocity = Callable[..., Array]  # (a_t, r, t, s) -> v
 SHORTEST = 0.01  # spans below it count as this long where errors are divided by a span
 
 
-class TimeRule(NamedTuple):
-    """How (r, m, t) are drawn, and how far the states between them may go."""
-
-    rule: str = (
-        "nested"  # nested (the paper's algorithm) | ordered (its text) | sorted_below (its table)
-    )
-    max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
-    full_span_share: float = (
-        0.0  # share of composition draws forced to (r, t) = (0, 1); not in the paper
-    )
-    bound: float = 0.0  # on the numbers of composed states; 0: none; not in the paper
+def noisy_action(action: Action, noise: Action, t: Float[Array, "*b"]) -> Action:
+    """a_t = (1 − t) a + t ε."""
+    return (1.0 - t[..., None]) * action + t[..., None] * noise
 
 
-class CompositionError(NamedTuple):
-    """How L_comp measures the error of a row; the defaults are the paper's. Nothing else is in the paper.
-
-    With e² the squared error of a displacement (mean over action dimensions) divided by max(t − r, 0.01)^p:
-    L_comp = w E e², or w E (√(e² + c²) − c) for c > 0. At p = 2 the error is that of the velocity.
-    """
-
-    power: Number = 0.0  # p
-    weight: Number = 1.0  # w
-    huber: float = 0.0  # c; 0: plain squares
-
-    def loss(self, question: "Question", output: Float[Array, "b a"]) -> Float[Array, ""]:
-        """L_comp without its weight w."""
-        r, t = question.query.times()
-        squares = question.squares(output) / (jnp.maximum(t - r, SHORTEST) ** self.power)[:, None]
-        if not self.huber:
-            return squares.mean()
-        return (jnp.sqrt(squares.mean(-1) + self.huber**2) - self.huber).mean()
+def conditional_velocity(action: Action, noise: Action) -> Action:
+    """v_cond = ε − a, the path's velocity given its two ends."""
+    return noise - action
 
 
 def displacement(
-    velocity: Velocity,
-    x: Float[Array, "*b a"],
-    r: Float[Array, "..."],
-    t: Float[Array, "..."],
-    observation: Float[Array, "*b s"],
-    preconditioned: bool = True,
-) -> Float[Array, "*b a"]:
-    """d_θ(a_t, r, t; s) = (t − r) v_θ(a_t, r, t; s); without preconditioning the network's output itself."""
-    output = velocity(x, r, t, observation)
+    velocity: Velocity, x: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
+) -> Action:
+    """d_θ(a_t, r, t; s) = (t − r) v_θ(a_t, r, t; s), or the network's output if not preconditioned."""
+    output = velocity(x, r, t, s)
     return (t - r)[..., None] * output if preconditioned else output
 
 
 def flow_map(
-    velocity: Velocity,
-    x: Float[Array, "*b a"],
-    r: Float[Array, "..."],
-    t: Float[Array, "..."],
-    observation: Float[Array, "*b s"],
-    preconditioned: bool = True,
-) -> Float[Array, "*b a"]:
+    velocity: Velocity, x: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
+) -> Action:
     """π_θ(a_t, r, t; s) = a_t − d_θ(a_t, r, t; s)."""
-    return x - displacement(velocity, x, r, t, observation, preconditioned)
+    return x - displacement(velocity, x, r, t, s, preconditioned)
 
 
 def one_step(
-    velocity: Velocity,
-    noise: Float[Array, "*b a"],
-    observation: Float[Array, "*b s"],
-    preconditioned: bool = True,
-) -> Float[Array, "*b a"]:
+    velocity: Velocity, noise: Action, s: Observation, preconditioned: bool = True
+) -> Action:
     """π_θ(ε, 0, 1; s): one network call from noise to action, not clipped."""
-    return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), observation, preconditioned)
+    return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), s, preconditioned)
+
+
+def boundary_times(
+    key: PRNGKeyArray, count: int, max_offset: Number
+) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+    """(r, t): t ~ U(0, 1), Δ ~ U(0, Δ_max), r = max(t − Δ, 0)."""
+    u = jax.random.uniform(key, (2, count))
+    return jnp.maximum(u[0] - max_offset * u[1], 0.0), u[0]
+
+
+def nested_times(key: PRNGKeyArray, count: int, max_offset: Number) -> Times:
+    """(r, m, t) as in the paper's algorithm: t ~ U(0, 1), r ~ U(0, t − Δ_max), m ~ U(r, t)."""
+    u = jax.random.uniform(key, (3, count))
+    t = u[0]
+    r = u[1] * jnp.maximum(t - max_offset, 0.0)
+    return r, r + u[2] * (t - r), t
+
+
+def ordered_times(key: PRNGKeyArray, count: int, max_offset: Number) -> Times:
+    """(r, m, t) as in the paper's text: three uniforms, sorted. The density of t is 3t², its mean ¾."""
+    u = jnp.sort(jax.random.uniform(key, (3, count)), axis=0)
+    return u[0], u[1], u[2]
+
+
+def sorted_below_times(key: PRNGKeyArray, count: int, max_offset: Number) -> Times:
+    """(r, m, t) as in the paper's table: t ~ U(0, 1), then r ≤ m from two uniforms below t, sorted."""
+    u = jax.random.uniform(key, (3, count))
+    below = jnp.sort(u[1:] * u[0], axis=0)
+    return below[0], below[1], u[0]
+
+
+COMPOSITION_TIMES: dict[str, Callable[[PRNGKeyArray, int, Number], Times]] = {
+    "nested": nested_times,
+    "ordered": ordered_times,
+    "sorted_below": sorted_below_times,
+}
+
+
+def with_full_spans(key: PRNGKeyArray, times: Times, share: float) -> Times:
+    """Move a share of the draws to (r, t) = (0, 1), where the policy acts; m keeps its relative place."""
+    if share == 0.0:
+        return times
+    r, m, t = times
+    fraction = jnp.where(t > r, (m - r) / jnp.where(t > r, t - r, 1.0), 0.5)
+    moved = jax.random.uniform(key, t.shape) < share
+    return jnp.where(moved, 0.0, r), jnp.where(moved, fraction, m), jnp.where(moved, 1.0, t)
+
+
+class Objective(NamedTuple):
+    """The choices in L_BC. The defaults are the paper's; the last five are not in the paper, and off."""
+
+    boundary_ratio: Number = 0.5  # λ
+    mixing: str = "split"  # split | update (the paper's ξ) | both: see `bootstrap`
+    time_rule: str = (
+        "nested"  # nested (the paper's algorithm) | ordered (text) | sorted_below (table)
+    )
+    max_offset: Number = 1e-3  # Δ_max, the longest interval of the boundary loss
+    preconditioned: bool = True  # False: the network returns the displacement itself
+    full_span_share: float = 0.0  # share of composition draws with (r, t) = (0, 1)
+    bound: float = 0.0  # on the numbers of a_m and a_r; 0: none
+    power: Number = (
+        0.0  # p: squared errors are divided by max(t − r, 0.01)^p; at 2 they are of velocities
+    )
+    weight: Number = 1.0  # w: factor on L_comp
+    huber: float = 0.0  # c > 0: √(e² + c²) − c in place of e²
 
 
 class Query(NamedTuple):
     """Rows on which a network is called."""
 
     x: Float[Array, "b a"]
-    r: Float[Array, " *b"]  # one a row, or one for all rows
+    r: Float[Array, " *b"]  # one per row, or one for all rows
     t: Float[Array, " *b"]
     observation: Float[Array, "b s"]
 
@@ -103,220 +133,144 @@ class Query(NamedTuple):
         return jnp.broadcast_to(self.r, count), jnp.broadcast_to(self.t, count)
 
 
-class Question(NamedTuple):
-    """A call of the network and what is wanted of it: scale · v_θ(x, r, t; s) = target, without gradient."""
+def full_span(noise: Float[Array, "b a"], observation: Float[Array, "b s"]) -> Query:
+    """The call at (r, t) = (0, 1): its answer is the displacement from noise to action."""
+    return Query(noise, jnp.zeros(()), jnp.ones(()), observation)
+
+
+class Condition(NamedTuple):
+    """scale · v_θ(x, r, t; s) = target, which a loss measures; the target has no gradient."""
 
     query: Query
     scale: Float[Array, " b"]
     target: Float[Array, "b a"]
-
-    def error(self, output: Float[Array, "b a"]) -> Float[Array, ""]:
-        """E ‖scale · v_θ − target‖² (mean over action dimensions)."""
-        return self.squares(output).mean()
 
     def squares(self, output: Float[Array, "b a"]) -> Float[Array, "b a"]:
         """(scale · v_θ − target)² of each number."""
         return jnp.square(self.scale[:, None] * output - self.target)
 
 
-def ask(velocity: Velocity, *queries: Query) -> list[Float[Array, "_ a"]]:
-    """The network's answer to each query, from one call: one large product is faster than several small.
-
-    A residual network computes much from each time, so there what has one time for all rows is asked apart.
-    """
-    if not isinstance(velocity, ResidualVelocity):
-        return _at_once(velocity, queries)
-    answers = iter(_at_once(velocity, [query for query in queries if query.t.ndim]))
-    return [next(answers) if query.t.ndim else velocity(*query) for query in queries]
-
-
-def _at_once(velocity: Velocity, queries: Sequence[Query]) -> list[Float[Array, "_ a"]]:
-    spread = [(query.x, *query.times(), query.observation) for query in queries]
-    rows = [jnp.concatenate(parts) for parts in zip(*spread, strict=True)]
-    ends = np.cumsum([len(query.x) for query in queries])[:-1]
-    return jnp.split(velocity(*rows), ends)
-
-
-def full_span(noise: Float[Array, "b a"], observation: Float[Array, "b s"]) -> Query:
-    """The call that acts, (r, t) = (0, 1): its answer is the whole displacement from noise to action."""
-    return Query(noise, jnp.zeros(()), jnp.ones(()), observation)
-
-
-def boundary_question(
-    action: Float[Array, "b a"],
-    noise: Float[Array, "b a"],
-    r: Float[Array, " b"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
-    preconditioned: bool = True,
-) -> Question:
+def boundary_condition(
+    action: Action, noise: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
+) -> Condition:
     """v_θ(a_t, r, t; s) = ε − a for r within Δ_max of t.
 
     Without preconditioning the same condition on the map: π_θ(a_t, r, t) = a_t − (t − r)(ε − a).
     """
     target = conditional_velocity(action, noise)
-    if not preconditioned:
-        target = (t - r)[..., None] * target
-    return Question(
-        Query(noisy_action(action, noise, t), r, t, observation), jnp.ones_like(t), target
-    )
+    target = target if preconditioned else (t - r)[..., None] * target
+    return Condition(Query(noisy_action(action, noise, t), r, t, s), jnp.ones_like(t), target)
 
 
-def composition_question(
-    velocities: tuple[Velocity, Velocity],
-    action: Float[Array, "b a"],
-    noise: Float[Array, "b a"],
-    r: Float[Array, " b"],
-    m: Float[Array, " b"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
+def composition_condition(
+    late: Velocity,
+    early: Velocity,
+    action: Action,
+    noise: Action,
+    times: Times,
+    s: Observation,
     preconditioned: bool = True,
     bound: float = 0.0,
-) -> Question:
+) -> Condition:
     """π_θ(a_t, r, t; s) = sg π_θ(π_θ(a_t, m, t; s), r, m; s), written for the displacement a_t − π_θ.
 
-    The two nested calls, over (m, t) and over (r, m), use the online parameters and carry no gradient. A
-    bound on what they give keeps a target that the network makes for itself from growing with the network.
+    The two nested calls, `late` over (m, t) and `early` over (r, m), use the online parameters and carry no
+    gradient. A bound on their results keeps a self-made target from growing with the network.
     """
-    late, early = velocities
+    r, m, t = times
     a_t = noisy_action(action, noise, t)
-    a_m = _within(bound, flow_map(late, a_t, m, t, observation, preconditioned))
-    a_r = _within(bound, flow_map(early, a_m, r, m, observation, preconditioned))
+    a_m = flow_map(late, a_t, m, t, s, preconditioned)
+    a_m = jnp.clip(a_m, -bound, bound) if bound else a_m
+    a_r = flow_map(early, a_m, r, m, s, preconditioned)
+    a_r = jnp.clip(a_r, -bound, bound) if bound else a_r
     scale = t - r if preconditioned else jnp.ones_like(t)
-    return Question(Query(a_t, r, t, observation), scale, jax.lax.stop_gradient(a_t - a_r))
-
-
-def _within(bound: float, x: Float[Array, "b a"]) -> Float[Array, "b a"]:
-    return jnp.clip(x, -bound, bound) if bound else x
+    return Condition(Query(a_t, r, t, s), scale, jax.lax.stop_gradient(a_t - a_r))
 
 
 def boundary_loss(
     velocity: Velocity,
-    action: Float[Array, "b a"],
-    noise: Float[Array, "b a"],
-    r: Float[Array, " b"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
+    action: Action,
+    noise: Action,
+    r: Time,
+    t: Time,
+    s: Observation,
     preconditioned: bool = True,
 ) -> Float[Array, ""]:
-    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t."""
-    wanted = boundary_question(action, noise, r, t, observation, preconditioned)
-    return wanted.error(velocity(*wanted.query))
+    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t; at r = t, flow matching."""
+    condition = boundary_condition(action, noise, r, t, s, preconditioned)
+    return condition.squares(velocity(*condition.query)).mean()
 
 
-class Bootstrap(NamedTuple):
-    """What L_BC asked of a batch, the network's answers, and the weight of the first part."""
+def composition_loss(
+    condition: Condition, output: Float[Array, "b a"], objective: Objective
+) -> Float[Array, ""]:
+    """E e² or E (√(e² + c²) − c) of each row's squared error e², without the weight w."""
+    r, t = condition.query.times()
+    spans = (jnp.maximum(t - r, SHORTEST) ** objective.power)[:, None]
+    squares = condition.squares(output) / spans
+    if not objective.huber:
+        return squares.mean()
+    return (jnp.sqrt(squares.mean(-1) + objective.huber**2) - objective.huber).mean()
 
-    boundary: Question
-    composition: Question
-    answers: list[Float[Array, "_ a"]]  # to the two, and to what else was asked in the same call
-    weight: Number  # λ, or ξ ~ Bernoulli(λ)
-    measure: CompositionError = CompositionError()
 
-    def loss(self) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        """(1 − λ) w L_comp + λ L_bnd, with both parts."""
-        bnd = self.boundary.error(self.answers[0])
-        comp = self.measure.loss(self.composition, self.answers[1])
-        parts = {"boundary_loss": bnd, "composition_loss": comp}
-        return self.weight * bnd + (1.0 - self.weight) * (self.measure.weight * comp), parts
+def ask(velocity: Any, *queries: Query) -> list[Float[Array, "_ a"]]:
+    """The answer to each query, from one call: one large product is faster than several small ones.
+
+    A network with `single_times_apart` computes much from each time: it is called separately for queries
+    that have one time for all rows.
+    """
+    apart = getattr(velocity, "single_times_apart", False)
+    together = [query for query in queries if query.t.ndim or not apart]
+    spread = [(query.x, *query.times(), query.observation) for query in together]
+    rows = [jnp.concatenate(parts) for parts in zip(*spread, strict=True)]
+    ends = np.cumsum([len(query.x) for query in together])[:-1]
+    answers = iter(jnp.split(velocity(*rows), ends))
+    return [next(answers) if q.t.ndim or not apart else velocity(*q) for q in queries]
 
 
 def bootstrap(
-    velocity: Velocity,
+    velocity: Any,
     action: Float[Array, "b a"],
     observation: Float[Array, "b s"],
     key: PRNGKeyArray,
-    boundary_ratio: Number,
-    mixing: str,
-    times: TimeRule,
-    preconditioned: bool = True,
-    *also: Query,
-    measure: CompositionError = CompositionError(),  # noqa: B008 (immutable)
-) -> Bootstrap:
-    """Asks what L_BC = (1 − λ) L_comp + λ L_bnd needs, in one of three ways with the same expectation.
+    objective: Objective,
+    *others: Query,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]], list[Float[Array, "_ a"]]]:
+    """L_BC = (1 − λ) w L_comp + λ L_bnd, its two parts, and the answers to `others` from the same call.
+
+    L_BC is estimated in one of three ways with the same expectation:
 
     - "split": half of the batch estimates L_bnd, the other half L_comp, weighted λ and 1 − λ. At the
-      paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so λ may differ by member.
-    - "update": the paper's letter, ξ ~ Bernoulli(λ) once an update chooses which loss the whole batch has.
+      paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so members may differ in it.
+    - "update": as the paper has it, ξ ~ Bernoulli(λ) once per update chooses the loss of the whole batch.
     - "both": both losses on the whole batch.
-
-    The rows of both losses and of `also` are answered in one call.
     """
     noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
-    noise = jax.random.normal(noise_key, action.shape)
-    everything, half = slice(None), action.shape[0] // 2
-    anchored, composed = (
-        (slice(half), slice(half, None)) if mixing == "split" else (everything, everything)
-    )
+    noise, half = jax.random.normal(noise_key, action.shape), len(action) // 2
+    split = objective.mixing == "split"
+    anchored, composed = (slice(half), slice(half, None)) if split else (slice(None), slice(None))
+    counts = (half, len(action) - half) if split else (len(action), len(action))
 
-    near = boundary_times(boundary_key, len(action[anchored]), times.max_offset)
-    spans = COMPOSITION_TIMES[times.rule](composition_key, len(action[composed]), times.max_offset)
-    spans = with_full_spans(span_key, spans, times.full_span_share)
-    late, early, velocity = _embedded(velocity, near, spans, also)
+    near = boundary_times(boundary_key, counts[0], objective.max_offset)
+    draw = COMPOSITION_TIMES[objective.time_rule]
+    spans = draw(composition_key, counts[1], objective.max_offset)
+    spans = with_full_spans(span_key, spans, objective.full_span_share)
+    late = early = velocity
+    if hasattr(velocity, "embed_once"):
+        late, early, velocity = velocity.embed_once(near, spans, others)
 
-    bnd = boundary_question(
-        action[anchored], noise[anchored], *near, observation[anchored], preconditioned
-    )
-    rows = action[composed], noise[composed], *spans, observation[composed]
-    comp = composition_question((late, early), *rows, preconditioned, times.bound)
-    weight = boundary_ratio
-    if mixing == "update":
-        weight = jax.random.bernoulli(xi_key, boundary_ratio).astype(action.dtype)
-    return Bootstrap(bnd, comp, ask(velocity, bnd.query, comp.query, *also), weight, measure)
+    rows = action[anchored], noise[anchored], *near, observation[anchored]
+    boundary = boundary_condition(*rows, objective.preconditioned)
+    composition = composition_condition(
+        late, early, action[composed], noise[composed], spans, observation[composed],
+        objective.preconditioned, objective.bound,
+    )  # fmt: skip
+    at_boundary, at_spans, *answers = ask(velocity, boundary.query, composition.query, *others)
 
-
-def _embedded(
-    velocity: Velocity,
-    near: tuple[Times, Times],
-    spans: tuple[Times, Times, Times],
-    also: Sequence[Query],
-) -> list[Velocity]:
-    """The velocity over (m, t), over (r, m), and at the rows of both losses and of `also`.
-
-    All times are embedded in one call, and none twice: the inner steps take t and r from the outer one, and a
-    pair that serves all rows of a query is one row.
-    """
-    if not isinstance(velocity, EmbeddedVelocity):
-        return [velocity] * 3
-    network, (r, m, t) = velocity, spans
-    asked = [
-        near,
-        (r, t),
-        (m, m),
-        *((jnp.atleast_1d(query.r), jnp.atleast_1d(query.t)) for query in also),
-    ]
-    code = network.code(*(jnp.concatenate(times) for times in zip(*asked, strict=True)))
-    of_near, of_span, of_m, *of_also = jnp.split(code, np.cumsum([len(t) for _, t in asked])[:-1])
-    of_t, of_r = jnp.split(of_span, 2, axis=-1)
-    m_as_t, m_as_r = jnp.split(of_m, 2, axis=-1)
-    spread = [
-        jnp.broadcast_to(part, (len(query.x), part.shape[1]))
-        for part, query in zip(of_also, also, strict=True)
-    ]
-
-    def given(*code: Array, axis: int) -> Velocity:
-        joined = jnp.concatenate(code, axis)
-        return lambda x, r, t, s: network.at(joined, x, s)
-
-    return [
-        given(of_t, m_as_r, axis=-1),
-        given(m_as_t, of_r, axis=-1),
-        given(of_near, of_span, *spread, axis=0),
-    ]
-
-
-def bootstrap_loss(
-    velocity: Velocity,
-    action: Float[Array, "b a"],
-    observation: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    boundary_ratio: Number,
-    mixing: str,
-    times: TimeRule,
-    preconditioned: bool = True,
-) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """L_BC = (1 − λ) L_comp + λ L_bnd, and both parts."""
-    asked = bootstrap(
-        velocity, action, observation, key, boundary_ratio, mixing, times, preconditioned
-    )
-    return asked.loss()
+    weight = objective.boundary_ratio
+    if objective.mixing == "update":
+        weight = jax.random.bernoulli(xi_key, weight).astype(action.dtype)
+    bnd = boundary.squares(at_boundary).mean()
+    comp = composition_loss(composition, at_spans, objective)
+    loss = weight * bnd + (1.0 - weight) * (objective.weight * comp)
+    return loss, {"boundary_loss": bnd, "composition_loss": comp}, answers

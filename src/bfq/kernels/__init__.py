@@ -16,7 +16,7 @@ def install() -> None:
         use_kernels=lambda plain: use().kernels,
         map_leaves=map_leaves,
         apply_layers=networks.apply_layers,
-        inner=networks.inner,
+        block_linear=networks.inner,
         row_mean=networks.row_mean,
         mish=networks.mish,
     )

@@ -9,11 +9,9 @@ import optax
 from jaxtyping import Array
 
 from bfq.kernels.rounded import rounded, with_copy
-from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Linear
-from bfq.nets.mlp import MLP
-from bfq.nets.resnet import Block
-from bfq.nets.velocity import ResidualBlock
+from bfq.nets.mlp import MLP, Linear
+from bfq.nets.residual import Block, ResidualBlock
+from bfq.nets.velocity import TimeEmbedding
 
 T = TypeVar("T")
 

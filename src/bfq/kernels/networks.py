@@ -12,8 +12,7 @@ from bfq.kernels.layers import layers, suits
 from bfq.kernels.one_row import fits, two_layers
 from bfq.kernels.products import half_product
 from bfq.kernels.rounded import full
-from bfq.nets.layers import ACTIVATIONS
-from bfq.nets.mlp import Finish
+from bfq.nets.mlp import ACTIVATIONS, Finish
 
 
 def apply_layers(

@@ -1,22 +1,115 @@
-"""The multi-layer perceptron, with the three places where reference codes put their layer norm."""
+"""Layers, activations and multi-layer perceptrons, and what is one: critics, values, FQL's networks.
 
-from collections.abc import Sequence
+Layers act on the last axis and accept any leading axes, so a batch needs no vmap.
+"""
+
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import (
-    ACTIVATIONS,
-    Initializer,
-    LayerNorm,
-    Linear,
-    normalized,
-    torch_uniform,
-)
-from bfq.nets.primitives import replaceable
+from bfq.nets import CRITICS
+from bfq.nets.primitives import replaceable, use_kernels
+
+Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
+
+
+def uniform(bound: float | None = None, bias: float | None = None) -> Initializer:
+    """Weights from U(±bound), ±1/√fan_in by default; constant biases, or biases from the same law."""
+
+    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+        most = fan_in**-0.5 if bound is None else bound
+        weight_key, bias_key = jax.random.split(key)
+        weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-most, maxval=most)
+        if bias is not None:
+            return weight, jnp.full(fan_out, bias)
+        return weight, jax.random.uniform(bias_key, (fan_out,), minval=-most, maxval=most)
+
+    return initialize
+
+
+torch_uniform = uniform()  # PyTorch's Linear: CleanDiffuser, DQL, TD3-BC
+
+
+def variance_scaling(scale: float) -> Initializer:
+    """Uniform weights of variance scale / fan-average with zero biases, as in the FQL family."""
+
+    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+        bound = (3.0 * scale * 2.0 / (fan_in + fan_out)) ** 0.5
+        weight = jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound)
+        return weight, jnp.zeros(fan_out)
+
+    return initialize
+
+
+@replaceable
+def mish(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """Mish(x) = x · tanh(softplus(x))."""
+    return x * jnp.tanh(jax.nn.softplus(x))
+
+
+def gelu(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """GELU in its tanh approximation, which is what the FQL family uses."""
+    return jax.nn.gelu(x, approximate=True)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "mish": mish,
+    "gelu": gelu,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+}
+
+
+class Linear(eqx.Module):
+    """y = x W + b."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, " o"]
+
+    def __init__(
+        self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialize: Initializer = torch_uniform
+    ):
+        self.weight, self.bias = initialize(key, fan_in, fan_out)
+
+    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+        """Apply the map to the last axis."""
+        return x @ self.weight + self.bias
+
+
+class LayerNorm(eqx.Module):
+    """Normalizes the last axis to mean 0 and variance 1, then scales and shifts."""
+
+    scale: Float[Array, " d"]
+    shift: Float[Array, " d"]
+    epsilon: float = eqx.field(static=True)
+
+    def __init__(self, width: int, epsilon: float = 1e-5):
+        self.scale, self.shift, self.epsilon = jnp.ones(width), jnp.zeros(width), epsilon
+
+    def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+        """Normalize each vector by its own statistics."""
+        return normalized(x, self.epsilon, self.scale, self.shift)
+
+
+def normalized(
+    x: Float[Array, "*b d"], epsilon: float, scale: Float[Array, " d"], shift: Float[Array, " d"]
+) -> Float[Array, "*b d"]:
+    """(x − mean) / √(variance + ε) · scale + shift over the last axis."""
+    centered = x - row_mean(x)
+    variance = row_mean(jnp.square(centered))
+    return centered * jax.lax.rsqrt(variance + epsilon) * scale + shift
+
+
+@replaceable
+def row_mean(x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:
+    """The mean over the last axis, which is kept."""
+    return x.mean(-1, keepdims=True)
 
 
 class MLP(eqx.Module):
@@ -46,16 +139,14 @@ class MLP(eqx.Module):
         initialize_output: Initializer | None = None,
         norm_epsilon: float = 1e-5,
     ):
-        keys = jax.random.split(key, depth + 1)
-        sizes = [fan_in] + [width] * depth
+        *keys, output_key = jax.random.split(key, depth + 1)
+        sizes = pairwise([fan_in] + [width] * depth)
         self.hidden = tuple(
-            Linear(k, i, o, initialize)
-            for k, (i, o) in zip(keys[:-1], pairwise(sizes), strict=True)
+            Linear(k, i, o, initialize) for k, (i, o) in zip(keys, sizes, strict=True)
         )
-        self.norms = (
-            () if norm == "none" else tuple(LayerNorm(width, norm_epsilon) for _ in range(depth))
-        )
-        self.output = Linear(keys[-1], sizes[-1], fan_out, initialize_output or initialize)
+        normed = depth if norm != "none" else 0
+        self.norms = tuple(LayerNorm(width, norm_epsilon) for _ in range(normed))
+        self.output = Linear(output_key, width, fan_out, initialize_output or initialize)
         self.activations = (first_activation or activation,) + (activation,) * (depth - 1)
         self.norm = norm
 
@@ -63,10 +154,8 @@ class MLP(eqx.Module):
         """Map the last axis."""
         epsilon = self.norms[0].epsilon if self.norms else 0.0
         finishes = [Finish(activation, self.norm, epsilon) for activation in self.activations]
-        norms: list[tuple[Array, ...]] = [(norm.scale, norm.shift) for norm in self.norms] or [
-            ()
-        ] * len(self.hidden)
-        return apply_layers(self.hidden, finishes, norms, self.output, x)
+        norms = [(norm.scale, norm.shift) for norm in self.norms]
+        return apply_layers(self.hidden, finishes, norms or [()] * len(finishes), self.output, x)
 
 
 class Finish(NamedTuple):
@@ -95,3 +184,89 @@ def apply_layers(
     for linear, finish, norm in zip(hidden, finishes, norms, strict=True):
         x = finish(linear(x), *norm)
     return output(x)
+
+
+class Critics(eqx.Module):
+    """Q_i(s, a): `count` critics with stacked parameters, evaluated in one batched product."""
+
+    stacked: MLP
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        kind: str,
+        width: int,
+        depth: int,
+        count: int = 2,
+    ):
+        make, fan_in = CRITICS[kind], observation_dim + action_dim
+        keys = jax.random.split(key, count)
+        self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
+
+    def __call__(
+        self, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
+    ) -> Float[Array, "q *b"]:
+        """Q_i(s, a), the critics along the first axis."""
+        inputs, axis = jnp.concatenate([observations, actions], axis=-1), None
+        if use_kernels():  # as one product with all weights, the rows would be transposed
+            count, axis = len(self.stacked.output.bias), 0
+            inputs = jnp.broadcast_to(inputs, (count, *inputs.shape))
+        each: Callable[..., Array] = jax.vmap(lambda net, x: net(x), in_axes=(0, axis))
+        values = each(self.stacked, inputs)
+        return values[..., 0]
+
+
+class Value(eqx.Module):
+    """V(s), an MLP of the same kinds as a critic."""
+
+    net: MLP
+
+    def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
+        self.net = CRITICS[kind](key, observation_dim, width, depth)
+
+    def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
+        """One number per state."""
+        return self.net(observations)[..., 0]
+
+
+def columns(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Array]:
+    """Codes of times as columns beside x; one code for all rows is repeated."""
+    return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
+
+
+class FlowNet(eqx.Module):
+    """The FQL family's network: an MLP with GELU on [s, x, numbers], called with (x, numbers…, s).
+
+    Without numbers it is FQL's one-step policy μ_ω(z; s), with one the velocity v_θ(x_t, t; s), and with two
+    SORL's velocity s_θ(x_t, t, k; s) of a step of length 2^−k. The state may have width 0.
+    """
+
+    trunk: MLP
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        width: int,
+        depth: int,
+        numbers: int = 0,
+        activation: str = "gelu",
+    ):
+        fan_in, first = observation_dim + action_dim + numbers, variance_scaling(1.0)
+        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
+
+    @property
+    def action_dim(self) -> int:
+        """The number of action dimensions."""
+        return self.trunk.output.bias.shape[-1]
+
+    def __call__(
+        self, x: Float[Array, "*b a"], *inputs: Float[Array, "..."]
+    ) -> Float[Array, "*b a"]:
+        """Apply the MLP; each number is one per row, or one for all rows."""
+        *numbers, observation = inputs
+        beside = columns(observation, *(number[..., None] for number in numbers))
+        return self.trunk(jnp.concatenate([observation, x, *beside], axis=-1))

@@ -1,63 +1,21 @@
-"""π(s): policies that need no sampling chain, deterministic or Gaussian.
-
-Both are one MLP; the kinds differ in activation and first weights, as the reference codes do.
-"""
-
-from collections.abc import Callable
+"""Policies of one network call: deterministic or Gaussian, both one MLP."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.layers import ACTIVATIONS, drop, orthogonal, uniform, variance_scaling
-from bfq.nets.mlp import MLP
+from bfq.nets.mlp import ACTIVATIONS, MLP
 
 LOG_STD_RANGE = (-5.0, 2.0)  # IQL's bounds on log σ
 DROPOUT = 0.1  # share of hidden units left out while training, where a policy has dropout
 
 
-def _relu(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU with PyTorch's first weights, as TD3-BC."""
-    return MLP(key, s, a, width, depth, "relu")
-
-
-def _iql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU with orthogonal weights, as IQL's own code."""
-    return MLP(key, s, a, width, depth, "relu", initialize=orthogonal(2**0.5))
-
-
-def _rebrac(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU, hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
-    return MLP(
-        key,
-        s,
-        a,
-        width,
-        depth,
-        "relu",
-        initialize=uniform(bias=0.1),
-        initialize_output=uniform(1e-3),
-    )
-
-
-def _fql(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """GELU with variance-scaled weights and a small last layer, as the FQL family."""
-    return fql_like(key, s, a, width, depth, "gelu")
-
-
-def fql_like(key: PRNGKeyArray, s: int, a: int, width: int, depth: int, activation: str) -> MLP:
-    """An MLP with the FQL family's first weights: variance-scaled, the last layer a hundredth of that."""
-    first, last = variance_scaling(1.0), variance_scaling(0.01)
-    return MLP(key, s, a, width, depth, activation, initialize=first, initialize_output=last)
-
-
-KINDS: dict[str, Callable[[PRNGKeyArray, int, int, int, int], MLP]] = {
-    "relu": _relu,
-    "iql": _iql,
-    "rebrac": _rebrac,
-    "fql": _fql,
-}
+def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
+    """Sets a share `rate` of the numbers to 0 and divides the others by 1 − rate; without a key, x itself."""
+    if key is None:
+        return x
+    return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
 def dropped_out(

@@ -1,46 +1,89 @@
-"""v_θ(a_t, r, t; s): the networks that a flow-map policy is made of.
+"""Networks that receive times through an embedding: MLPs with Mish, as velocities and as denoisers.
 
-All are called as `net(noisy_action, r, t, observation)` and return a vector of the action's size.
+A velocity v_θ(a_t, r, t; s) is called as `net(noisy_action, r, t, observation)`, a denoiser ε_θ(a_t, t; s) as
+`net(noisy_action, t, observation)`. Both return a vector of the action's size. A time is one number per row,
+or one number for all rows.
 """
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.embeddings import TimeEmbedding
-from bfq.nets.layers import Linear, gelu, inner, small_normal, variance_scaling, zeros
-from bfq.nets.mlp import MLP
+from bfq.nets.mlp import (
+    MLP,
+    Finish,
+    FlowNet,
+    Initializer,
+    Linear,
+    apply_layers,
+    columns,
+    torch_uniform,
+)
 
-Velocity = Callable[[Array, Array, Array, Array], Array]  # (a_t, r, t, s) -> v, as the flow sees it
+Pair = tuple[Float[Array, " _"], Float[Array, " _"]]  # (r, t) of several rows
 
 
-@runtime_checkable
-class VelocityNet(Protocol):
-    """A velocity that knows the size of what it maps: what every network below is."""
+def sinusoidal(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
+    """[cos(x f_k), sin(x f_k)] with f_k = 10000^(−k/(dim/2)): cosines first, as CleanDiffuser orders them."""
+    half = dim // 2
+    frequencies = 10000.0 ** (-jnp.arange(half) / half)
+    angles = x[..., None] * frequencies
+    return jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=-1)
 
-    @property
-    def action_dim(self) -> int:
-        """Numbers in an action."""
-        ...
 
-    def __call__(
+def sines_first(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
+    """[sin(x f_k), cos(x f_k)] with f_k = 10000^(−k/(dim/2 − 1)): as official DQL orders and spaces them."""
+    half = dim // 2
+    angles = x[..., None] * 10000.0 ** (-jnp.arange(half) / (half - 1))
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
+CODES: dict[str, Callable[[Array, int], Array]] = {
+    "cosines_first": sinusoidal,
+    "sines_first": sines_first,
+}
+
+
+class TimeEmbedding(eqx.Module):
+    """A sinusoidal code of scale · t, refined by a small MLP.
+
+    `scale` multiplies t ∈ [0, 1] before the sinusoids: at 1 the code hardly changes between t = 0 and t = 1;
+    at 100 times that are a few hundredths apart have unrelated codes.
+    """
+
+    first: Linear
+    second: Linear
+    dim: int = eqx.field(static=True)
+    scale: int = eqx.field(static=True)
+    activation: str = eqx.field(static=True)
+    code: str = eqx.field(static=True)
+
+    def __init__(
         self,
-        noisy_action: Float[Array, "*b a"],
-        r: Float[Array, "..."],
-        t: Float[Array, "..."],
-        observation: Float[Array, "*b s"],
-    ) -> Float[Array, "*b a"]:
-        """Evaluates the network; r and t are one number a row, or one number for all rows."""
-        ...
+        key: PRNGKeyArray,
+        dim: int,
+        hidden: int,
+        out: int,
+        scale: int,
+        activation: str = "mish",
+        code: str = "cosines_first",
+        initialize: Initializer = torch_uniform,
+    ):
+        first_key, second_key = jax.random.split(key)
+        self.first = Linear(first_key, dim, hidden, initialize)
+        self.second = Linear(second_key, hidden, out, initialize)
+        self.dim, self.scale, self.activation, self.code = dim, scale, activation, code
 
-
-def beside(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Array]:
-    """Codes of the times, one a row; where one time serves all rows it is embedded once and repeated."""
-    return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
+    def __call__(self, t: Float[Array, "*b"]) -> Float[Array, "*b o"]:
+        """Embed each time."""
+        code = CODES[self.code](t * self.scale, self.dim)
+        return apply_layers((self.first,), (Finish(self.activation),), ((),), self.second, code)
 
 
 class EmbeddedVelocity(eqx.Module):
@@ -73,7 +116,7 @@ class EmbeddedVelocity(eqx.Module):
 
     @property
     def action_dim(self) -> int:
-        """Numbers in an action."""
+        """The number of action dimensions."""
         return self.trunk.output.bias.shape[-1]
 
     def code(self, r: Float[Array, "..."], t: Float[Array, "..."]) -> Float[Array, "*b c"]:
@@ -83,18 +126,70 @@ class EmbeddedVelocity(eqx.Module):
         return jnp.concatenate([of_t, of_r], axis=-1)
 
     def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:
-        """Concatenates in CleanDiffuser's order and applies the trunk."""
-        codes = beside(observation, code)
+        """Concatenate in CleanDiffuser's order and apply the trunk."""
+        codes = columns(observation, code)
         return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
 
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """The velocity, from times that are embedded first."""
         return self.at(self.code(r, t), noisy_action, observation)
 
+    def embed_once(
+        self, near: Pair, spans: tuple[Array, Array, Array], others: Sequence[Any]
+    ) -> list[Callable[..., Array]]:
+        """The velocity over (m, t), over (r, m), and at the rows of `near`, (r, t) and `others`.
 
-class RawTimeVelocity(eqx.Module):
+        All times are embedded in one call, and none twice: the nested calls take t and r from the outer one,
+        and a pair that serves all rows of a query is one row.
+        """
+        r, m, t = spans
+        pairs = [near, (r, t), (m, m), *(tuple(map(jnp.atleast_1d, (q.r, q.t))) for q in others)]
+        code = self.code(*(jnp.concatenate(times) for times in zip(*pairs, strict=True)))
+        ends = np.cumsum([len(t) for _, t in pairs])[:-1]
+        of_near, of_span, of_m, *of_others = jnp.split(code, ends)
+        of_t, of_r = jnp.split(of_span, 2, axis=-1)
+        m_as_t, m_as_r = jnp.split(of_m, 2, axis=-1)
+        spread = [
+            jnp.broadcast_to(part, (len(query.x), part.shape[1]))
+            for part, query in zip(of_others, others, strict=True)
+        ]
+
+        def given(*code: Array, axis: int) -> Callable[..., Array]:
+            joined = jnp.concatenate(code, axis)
+            return lambda x, r, t, s: self.at(joined, x, s)
+
+        return [
+            given(of_t, m_as_r, axis=-1),
+            given(m_as_t, of_r, axis=-1),
+            given(of_near, of_span, *spread, axis=0),
+        ]
+
+
+class RawTimeVelocity(FlowNet):
     """Architecture B′: FQL's MLP on [s, a_t, t, r] with the times as plain numbers."""
 
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        width: int,
+        depth: int,
+        time_scale: int = 1,  # not used: there is no embedding
+        activation: str = "gelu",
+    ):
+        super().__init__(key, observation_dim, action_dim, width, depth, 2, activation)
+
+    def __call__(self, x: Array, *inputs: Array) -> Array:
+        """The velocity from (a_t, r, t, s); FQL's order has t first."""
+        r, t, observation = inputs
+        return super().__call__(x, t, r, observation)
+
+
+class EmbeddedDenoiser(eqx.Module):
+    """An MLP with Mish on [a_t, embedding of t, s]: the noise or the clean action, as it was trained."""
+
+    embed: TimeEmbedding
     trunk: MLP
 
     def __init__(
@@ -104,129 +199,25 @@ class RawTimeVelocity(eqx.Module):
         action_dim: int,
         width: int,
         depth: int,
-        activation: str = "gelu",
+        time_dim: int,
+        code: str,
     ):
-        fan_in = observation_dim + action_dim + 2
-        self.trunk = MLP(
-            key, fan_in, action_dim, width, depth, activation, initialize=variance_scaling(1.0)
-        )
+        embed_key, trunk_key = jax.random.split(key)
+        self.embed = TimeEmbedding(embed_key, time_dim, 2 * time_dim, time_dim, scale=1, code=code)
+        fan_in = action_dim + time_dim + observation_dim
+        self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
 
     @property
     def action_dim(self) -> int:
-        """Numbers in an action."""
+        """The number of action dimensions."""
         return self.trunk.output.bias.shape[-1]
 
-    def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
-        """Concatenates in FQL's order and applies the trunk."""
-        codes = beside(observation, t[..., None], r[..., None])
-        return self.trunk(jnp.concatenate([observation, noisy_action, *codes], axis=-1))
+    def __call__(self, noisy_action: Array, t: Array, observation: Array) -> Array:
+        """Concatenate in the references' order and apply the trunk."""
+        codes = columns(observation, self.embed(t))
+        return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
 
 
-def rms_norm(x: Float[Array, "*b d"], gain: Float[Array, " d"]) -> Float[Array, "*b d"]:
-    """x / rms(x) · √d · gain: the √d, on top of the usual RMS norm, is MeanFlowQL's; `gain` is learned."""
-    unit = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
-    return unit * gain * x.shape[-1] ** 0.5
-
-
-class ResidualBlock(eqx.Module):
-    """A transformer block over one token, modulated by the time code.
-
-    Over a single token the softmax of the attention is 1, so attention is the linear value path; the
-    queries and keys, which can then have no effect, are left out.
-    """
-
-    modulation: Linear
-    gain_attention: Float[Array, " d"]
-    gain_mlp: Float[Array, " d"]
-    value: Linear
-    project: Linear
-    expand: Linear
-    contract: Linear
-    residual_scale: float = eqx.field(static=True)
-
-    def __init__(self, key: PRNGKeyArray, width: int, residual_scale: float = 0.1):
-        keys = jax.random.split(key, 5)
-        self.modulation = Linear(keys[0], width, 6 * width, zeros)
-        self.gain_attention, self.gain_mlp = jnp.ones(width), jnp.ones(width)
-        self.value = Linear(keys[1], width, width, small_normal)
-        self.project = Linear(keys[2], width, width, small_normal)
-        self.expand = Linear(keys[3], width, 4 * width, small_normal)
-        self.contract = Linear(keys[4], 4 * width, width, small_normal)
-        self.residual_scale = residual_scale
-
-    def __call__(
-        self, x: Float[Array, "*b d"], code: Float[Array, "... d"]
-    ) -> Float[Array, "*b d"]:
-        """x + 0.1 (block(x) − x)."""
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = jnp.split(
-            inner(self.modulation, jax.nn.silu(code)), 6, axis=-1
-        )
-        y = rms_norm(x, self.gain_attention) * (1.0 + scale_a) + shift_a
-        x_attended = x + gate_a * inner(self.project, inner(self.value, y))
-        y = rms_norm(x_attended, self.gain_mlp) * (1.0 + scale_m) + shift_m
-        x_out = x_attended + gate_m * inner(self.contract, gelu(inner(self.expand, y)))
-        return x + self.residual_scale * (x_out - x)
-
-
-class ResidualVelocity(eqx.Module):
-    """Architecture B (OGBench, Adroit): MeanFlowQL's small DiT-style residual network.
-
-    The last layer starts at zero, so the first policy is a = ε; so do the modulations, and the rest small.
-    """
-
-    token: Linear
-    position: Float[Array, " d"]
-    embed_t: TimeEmbedding
-    embed_r: TimeEmbedding
-    blocks: tuple[ResidualBlock, ...]
-    final_modulation: Linear
-    final_gain: Float[Array, " d"]
-    output: Linear
-
-    def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        time_scale: int,
-    ):
-        keys = jax.random.split(key, depth + 6)
-        self.token = Linear(keys[0], observation_dim + action_dim, width, small_normal)
-        self.position = 0.005 * jax.random.normal(keys[1], (width,))
-        self.embed_t, self.embed_r = (
-            TimeEmbedding(k, width, width, width, time_scale, "silu", initialize=small_normal)
-            for k in (keys[2], keys[3])
-        )
-        self.blocks = tuple(ResidualBlock(k, width) for k in keys[6:])
-        self.final_modulation = Linear(keys[4], width, 2 * width, zeros)
-        self.final_gain = jnp.ones(width)
-        self.output = Linear(keys[5], width, action_dim, zeros)
-
-    @property
-    def action_dim(self) -> int:
-        """Numbers in an action."""
-        return self.output.bias.shape[-1]
-
-    def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
-        """Runs the one token [s, a_t] through the modulated blocks."""
-        x = self.token(jnp.concatenate([observation, noisy_action], axis=-1)) + self.position
-        code = self.embed_t(t) + self.embed_r(
-            r
-        )  # one row if one time serves all: so are its modulations
-        for block in self.blocks:
-            x = block(x, code)
-        shift, scale = jnp.split(self.final_modulation(jax.nn.silu(code)), 2, axis=-1)
-        return self.output(rms_norm(x, self.final_gain) * (1.0 + scale) + shift)
-
-
-VelocityFactory = Callable[[PRNGKeyArray, int, int, int, int, int], VelocityNet]
-
-ARCHITECTURES: dict[str, VelocityFactory] = {
-    "embedded": EmbeddedVelocity,
-    "residual": ResidualVelocity,
-    "raw_time": lambda key, s, a, width, depth, time_scale: RawTimeVelocity(
-        key, s, a, width, depth
-    ),
-}
+clean_diffuser_denoiser = partial(EmbeddedDenoiser, time_dim=64, code="cosines_first")  # DQL, EDP
+official_denoiser = partial(EmbeddedDenoiser, time_dim=16, code="sines_first")  # DQL, CAC
+edp_denoiser = partial(EmbeddedDenoiser, time_dim=16, code="cosines_first")  # EDP's own code
