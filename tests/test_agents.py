@@ -189,7 +189,7 @@ def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_othe
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_saved_and_loaded_run_goes_on_as_if_nothing_had_happened(name, tmp_path):
     run, (states, _) = compiled(name), history(name)
-    save_checkpoint(tmp_path, 2, states[2], {}, keep=1)
+    save_checkpoint(tmp_path, 2, states[2], keep=1)
     shapes = jax.eval_shape(lambda: states[2])
     loaded = read_checkpoint(tmp_path / "step-000000002", shapes).states
     resumed, _ = run.updated(loaded, MOMENTS[2:])

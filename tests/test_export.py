@@ -476,7 +476,7 @@ def runs(tmp_path_factory):
     composed = compose("made-up.store", "bfq", steps=3, seeds=2, **settings)
     start(composed, folder / "bfq", data)
     like = jax.eval_shape(lambda: initial_states(population_of(composed), Spec(2, 1)))
-    save_checkpoint(folder / "bfq" / "checkpoints", 3, made_up(like), {}, keep=1)
+    save_checkpoint(folder / "bfq" / "checkpoints", 3, made_up(like), keep=1)
     return folder
 
 

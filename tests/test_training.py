@@ -1,8 +1,8 @@
-"""The loop around the updates: health, checkpoints, resuming, trackers."""
+"""The training loop: runs, checkpoints, resuming, health and trackers."""
 
+import dataclasses
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -15,84 +15,80 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import bfq
-from bfq import files
 from bfq.agents.registry import get_agent
-from bfq.cli.main import build_parser
-from bfq.cli.words import read_options
-from bfq.errors import BadInput, Busy, DiskTrouble
+from bfq.errors import BadInput, DiskTrouble
 from bfq.experiment import complete, last_scores, start
-from bfq.files import check_place, locked, write_json
-from bfq.options import OPTIONS
-from bfq.settings import command, compose
+from bfq.progress import Reporter
+from bfq.settings import compose
 from bfq.training import checkpoint as checkpoints
-from bfq.training import monitoring
-from bfq.training.checkpoint import folders, latest_checkpoint, read_checkpoint, save_checkpoint
-from bfq.training.loop import Loop, Means, Stopped, make_plan, stop_signals
+from bfq.training import loop, monitoring
+from bfq.training.checkpoint import (
+    Clock,
+    MetricSums,
+    Position,
+    checkpoint_folders,
+    latest_checkpoint,
+    read_checkpoint,
+    save_checkpoint,
+)
+from bfq.training.loop import Means, Stopped, loop_options, stop_signals
 from bfq.training.monitoring import Diverged, Health
 
 TINY = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "batch_size": 16}
-QUICK = {
-    "seeds": [0, 4],
-    "values": TINY,
-    "evaluations": 2,
-    "eval_episodes": 1,
-    "chunk": 10,
-}
+QUICK = {"seeds": [0, 4], "values": TINY, "evaluations": 2, "eval_episodes": 1, "chunk": 10}
 
 
 def tiny_run(**changes):
     return compose("pendulum-mixed", "bfq", **{**QUICK, "steps": 120, **changes})
 
 
+def train(folder: Path, **changes):
+    start(tiny_run(**changes), folder)
+    return complete(folder, quiet=True)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run that was never stopped."""
+    """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    start(tiny_run(), folder)
-    complete(folder, quiet=True)
+    train(folder)
     return folder
 
 
 def final_bytes(folder: Path) -> tuple[bytes, bytes]:
-    state = folders(folder / "checkpoints")[0] / "state.safetensors"
+    state = checkpoint_folders(folder / "checkpoints")[0] / "state.safetensors"
     return state.read_bytes(), (folder / "metrics.jsonl").read_bytes()
 
 
-def test_a_run_leaves_what_it_promises(whole):
+def rows_of(folder: Path):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_writes_its_files(whole):
     names = {path.name for path in whole.iterdir()}
-    assert {
-        "config.json",
-        "metrics.jsonl",
-        "checkpoints",
-        "result.json",
-        "report.html",
-        "learning_curves.png",
-    } <= names
+    files = "config.json metrics.jsonl checkpoints result.json report.html learning_curves.png"
+    assert set(files.split()) <= names
     result = json.loads((whole / "result.json").read_text())
-    promised = (
+    fields = (
         "task agent steps members scores protocol data versions train_seconds microseconds_per_step"
     )
-    assert set(promised.split()) <= result.keys()
+    assert set(fields.split()) <= result.keys()
     assert result["members"] == [{"seed": 0, "overrides": {}}, {"seed": 4, "overrides": {}}]
     assert len(result["scores"]["return"]) == len(result["scores"]["normalized"]) == 2
-    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(whole)
     assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [60, 120]
     assert rows[-1]["metrics"]["return"] == result["scores"]["return"]
-    assert len(folders(whole / "checkpoints")) == 2
+    assert len(checkpoint_folders(whole / "checkpoints")) == 2
 
 
-def test_the_same_run_again_has_the_same_bytes(whole, tmp_path):
-    start(tiny_run(), tmp_path / "run")
-    complete(tmp_path / "run", quiet=True)
+def test_the_same_run_has_the_same_bytes(whole, tmp_path):
+    train(tmp_path / "run")
     assert final_bytes(tmp_path / "run") == final_bytes(whole)
 
 
-def spawn(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "bfq.cli.main", "train", "--out", str(folder), *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def spawn(folder: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "bfq.cli.main", "train", "--out", str(folder), "--resume"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(condition, seconds=120.0):
@@ -103,14 +99,14 @@ def wait_for(condition, seconds=120.0):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes(whole, tmp_path):
+def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path):
     folder = tmp_path / "run"
     start(tiny_run(), folder)
-    process = spawn(folder, "--resume")
-    wait_for(lambda: folders(folder / "checkpoints"))
+    process = spawn(folder)
+    wait_for(lambda: checkpoint_folders(folder / "checkpoints"))
     process.kill()
     process.communicate()
-    # as if killed while a line and a checkpoint were being written, too
+    # As if it were killed while writing a line and a checkpoint.
     with (folder / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 999, "ki')
     (folder / "checkpoints" / ".part-000000999").mkdir()
@@ -122,236 +118,74 @@ def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes(whole, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, number):
-    folder = tmp_path / "run"
+def test_a_stopped_run_saves_and_prints_how_to_resume(tmp_path, number):
+    folder, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
     start(tiny_run(steps=100_000, evaluations=0), folder)
-    process = spawn(folder, "--resume")
-    wait_for(
-        lambda: (
-            (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
-        )
-    )
+    process = spawn(folder)
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert f"bfq train --resume --out {folder}" in said
-    assert "Traceback" not in said
-    assert len(folders(folder / "checkpoints")) >= 1
+    assert f"bfq train --resume --out {folder}" in printed
+    assert "Traceback" not in printed
+    assert checkpoint_folders(folder / "checkpoints")
 
 
 def test_stopping_between_log_rows_changes_nothing(whole, tmp_path, monkeypatch):
-    folder = tmp_path / "run"
+    folder, show = tmp_path / "run", Reporter.show
     start(tiny_run(), folder)
-    from bfq.training import loop
+    for wanted in (30, 70):  # steps without a log row
 
-    for wanted in (30, 70):  # not where rows are written
-        saved = []
-
-        def stop_after(
-            step, states, metrics, reporter, self, record=loop.Loop._record, wanted=wanted
-        ):
-            record(self, step, states, metrics, reporter)
+        def stop_at(self, step, metrics, wanted=wanted):
+            show(self, step, metrics)
             if step == wanted:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        monkeypatch.setattr(
-            loop.Loop, "_record", lambda self, step, states, metrics, reporter: stop_after(
-                step, states, metrics, reporter, self)
-        )  # fmt: skip
-        with pytest.raises(loop.Stopped):
+        monkeypatch.setattr(Reporter, "show", stop_at)
+        with pytest.raises(Stopped):
             complete(folder, quiet=True)
-        monkeypatch.undo()
-        saved = folders(folder / "checkpoints")
-        assert saved[0].name == f"step-{wanted:09d}"
+        assert checkpoint_folders(folder / "checkpoints")[0].name == f"step-{wanted:09d}"
+    monkeypatch.undo()
     complete(folder, quiet=True)
     assert final_bytes(folder) == final_bytes(whole)
 
 
-def tree(value=1.0):
-    return {
-        "a": jnp.full((2, 3), float(value)),
-        "b": (jnp.arange(4, dtype=jnp.int32), jnp.zeros(())),
-    }
+def test_a_signal_during_the_last_save_stops_the_run(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    start(tiny_run(steps=20), folder)
 
+    def slow(checkpoints, step, *rest):
+        save_checkpoint(checkpoints, step, *rest)
+        if step == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
-    for step in (10, 20, 30):
-        save_checkpoint(tmp_path, step, tree(step), {**GOOD, "metrics_bytes": step}, keep=2)
-    assert [path.name for path in folders(tmp_path)] == ["step-000000030", "step-000000020"]
-    found = latest_checkpoint(tmp_path, jax.eval_shape(tree), print)
-    assert (found.step, found.extra["metrics_bytes"]) == (30, 30)
-    for a, b in zip(jax.tree.leaves(found.states), jax.tree.leaves(tree(30)), strict=True):
-        np.testing.assert_array_equal(a, b)
-        assert a.dtype == b.dtype
-
-
-def damage_state(folder):
-    content = bytearray((folder / "state.safetensors").read_bytes())
-    content[-1] ^= 1
-    (folder / "state.safetensors").write_bytes(content)
-
-
-DAMAGE = {
-    "a flipped bit": damage_state,
-    "a torn state": lambda folder: os.truncate(folder / "state.safetensors", 50),
-    "no state": lambda folder: (folder / "state.safetensors").unlink(),
-    "no note": lambda folder: (folder / "note.json").unlink(),
-    "a torn note": lambda folder: os.truncate(folder / "note.json", 20),
-    "a note of something else": lambda folder: (folder / "note.json").write_text("[1]"),
-}
-
-
-@pytest.mark.parametrize("damage", sorted(DAMAGE))
-def test_a_damaged_checkpoint_is_said_and_the_one_before_used(tmp_path, damage):
-    for step in (10, 20):
-        save_checkpoint(tmp_path, step, tree(step), {}, keep=2)
-    DAMAGE[damage](folders(tmp_path)[0])
-    said = []
-    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append).step == 10
-    assert len(said) == 1
-    assert "step-000000020" in said[0]
-    DAMAGE[damage](folders(tmp_path)[1])
-    with pytest.raises(BadInput, match="no checkpoint"):
-        latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append)
-
-
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
-    save_checkpoint(tmp_path, 10, tree(), {}, keep=2)
-    with pytest.raises(BadInput, match="another configuration"):
-        read_checkpoint(folders(tmp_path)[0], jax.eval_shape(lambda: {"a": jnp.zeros((2, 4))}))
-
-
-def test_embeddings_that_were_kept_apart_are_read_as_a_pair(tmp_path):
-    """Checkpoints of earlier versions: of every member, the embedding of t and that of r."""
-    old = {
-        "policy": {
-            f"embed_{time}": {"w": jnp.full((3, 4), v)} for time, v in (("t", 1.0), ("r", 2.0))
-        }
-    }
-    save_checkpoint(tmp_path, 10, old, {}, keep=2)
-    found = read_checkpoint(
-        folders(tmp_path)[0], {"policy": {"embed": {"w": jnp.zeros((3, 2, 4))}}}
-    )
-    np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 0], 1.0)
-    np.testing.assert_array_equal(found.states["policy"]["embed"]["w"][:, 1], 2.0)
-    kept = read_checkpoint(folders(tmp_path)[0], old)  # the residual network still has two
-    assert jax.tree.structure(kept.states) == jax.tree.structure(old)
-
-
-def test_products_of_a_precision_that_is_not_here_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(BadInput, match="float16"):
-        tiny_run(precision="float16")
-    elsewhere = tiny_run(precision="bfloat16")  # settings may be of a run on another machine
-    with pytest.raises(BadInput, match="NVIDIA"):
-        start(elsewhere, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    assert "--precision bfloat16" in command(elsewhere)
-
-
-def test_a_full_disk_is_said_and_the_checkpoint_before_stands(tmp_path, monkeypatch):
-    save_checkpoint(tmp_path, 10, tree(10), {}, keep=2)
-
-    def full(path, content):
-        path.write_bytes(content[:10])
-        raise DiskTrouble("No space left on device")
-
-    monkeypatch.setattr(checkpoints, "write_bytes", full)
-    with pytest.raises(
-        DiskTrouble, match=r"step 20 was not saved .*No space.* step-000000010, stands"
-    ):
-        save_checkpoint(tmp_path, 20, tree(20), {}, keep=2)
+    monkeypatch.setattr(loop, "save_checkpoint", slow)
+    with pytest.raises(Stopped, match="stopped at update 20, saved"):
+        complete(folder, quiet=True)
     monkeypatch.undo()
-    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), print).step == 10
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000000010"]
+    assert complete(folder, quiet=True).steps == 20
 
 
-def test_files_are_whole_or_absent(tmp_path):
-    write_json(tmp_path / "a.json", {"x": 1})
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "a.json", {"x": float("nan")})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
-    with pytest.raises(DiskTrouble, match="cannot write"):
-        write_json(tmp_path / "no" / "a.json", {})
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+def test_stop_signals_restore_the_previous_handler():
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_signals() as stop:
+        assert stop() == 0
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop() == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_folder_is_trained_in_by_one_process(tmp_path):
-    with locked(tmp_path), pytest.raises(BadInput, match="another process"), locked(tmp_path):
-        pass
-    with locked(tmp_path):
-        pass
+def test_a_signal_that_nobody_checked_is_sent_again():
+    # A shell's background processes ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), stop_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-ERRORS = [*get_agent("bfq").watched, *get_agent("fql").watched]
-
-
-def health(discount=0.9):
-    return Health(
-        np.array([-1.0, 0.5]), np.array([discount, discount]), ["0", "1{'eta': 3.0}"], ERRORS
-    )
-
-
-def test_health_names_the_loss_the_member_and_the_update():
-    chunk = {"critic_loss": np.ones((10, 2)), "policy_loss": np.ones((10, 2))}
-    health().check(chunk, 100)
-    chunk["critic_loss"][7, 0] = np.inf
-    chunk["policy_loss"][3, 1] = np.nan
-    with pytest.raises(
-        Diverged, match=r"policy_loss became nan at update 104 of member 1\{'eta': 3.0\}"
-    ):
-        health().check(chunk, 100)
-
-
-def test_health_knows_what_the_rewards_allow():
-    q = np.zeros((10, 2))
-    health().check(
-        {"q": q + 19.0}, 0
-    )  # the rewards allow −10 to 5; a width more on either side is tolerated
-    q[4, 1] = 21.0
-    with pytest.raises(Diverged, match=r"mean Q reached 21 at update 5 of member .* beyond 5"):
-        health().check({"q": q}, 0)
-    with pytest.raises(Diverged, match=r"beyond -10"):
-        health().check({"q": q - 50.0}, 0)
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_health_knows_what_actions_allow(name):
-    chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
-    health().check(
-        {**chunk, "critic_loss": np.full((10, 2), 1e6)}, 5000
-    )  # which has the rewards' size
-    chunk[name][6, 1] = 1e18
-    health().check(chunk, 993)  # so far networks are fresh
-    with pytest.raises(
-        Diverged, match=rf"{name} reached 1e\+18 at update 1001 of member 1.*clip_norm"
-    ):
-        health().check(chunk, 994)
-
-
-def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
-    run = tiny_run(values={**TINY, "learning_rate": 1e18}, steps=60)
-    start(run, tmp_path / "run")
-    with pytest.raises(Diverged, match="at update"):
-        complete(tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run" / "result.json").exists()
-
-
-def test_fresh_networks_are_no_divergence_where_rewards_are_tiny():
-    silent = Health(np.zeros(5), np.array([0.99]), ["0"])
-    silent.check({"q": np.full((3, 1), -0.5)}, 0)
-    with pytest.raises(Diverged):
-        silent.check({"q": np.full((3, 1), 11.0)}, 0)
-
-
-def test_a_diverging_member_does_not_stop_a_run_that_keeps_going(tmp_path):
-    rates = {**TINY, "learning_rate": [1e-3, 1e18]}
-    run = tiny_run(values=rates, seeds=[0], keep_going=True, steps=30)
-    start(run, tmp_path / "run")
-    result = complete(tmp_path / "run", quiet=True)
-    assert np.isfinite(result.scores["return"][0])
-
-
-def test_lost_metrics_are_noticed(whole, tmp_path):
+def test_missing_metrics_are_an_error(whole, tmp_path):
     for content in (b"", (whole / "metrics.jsonl").read_bytes()[:-50]):
         folder = tmp_path / "run"
         shutil.copytree(whole, folder)
@@ -362,61 +196,27 @@ def test_lost_metrics_are_noticed(whole, tmp_path):
         shutil.rmtree(folder)
 
 
-def test_the_command_describes_the_whole_run(tmp_path):
-    file, limit = (
-        str(tmp_path / "a b;$(touch x).npz"),
-        {"episode_steps": 7, "simulator": "Pendulum-v1"},
-    )
-    judged, changed = (
-        {"policy": "online", "eval_seed": 5},
-        {"observations": "none", "reward": "standardize"},
-    )
-    chosen = {"candidates": 4, "selection": "softmax", "softmax_weight": 2.5}
-    for run in (
-        tiny_run(values={**TINY, "preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
-        compose(file, "bfq", seeds=[3], keep_going=True, **limit),
-        compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
-        compose("pendulum-mixed", "dql", values={"sampler": "ddim"}, **judged, data=changed),
-        compose("pendulum-mixed", "bfq", **chosen),
-    ):
-        words = shlex.split(command(run))
-        asked = read_options(build_parser("train").parse_args(words[1:]), OPTIONS)
-        assert compose(**asked) == run
-
-
-def test_values_are_looked_at_together_and_not_one_by_one():
-    """One alone would be refused beside the defaults."""
-    told = {"denoising_steps": 1, "noise_schedule": "vp"}
-    assert compose("pendulum-mixed", "dql", values=told).config["denoising_steps"] == 1
-    with pytest.raises(BadInput, match="cosine"):
-        compose("pendulum-mixed", "dql", values={"denoising_steps": 1})
-    with pytest.raises(BadInput, match="boundary_ratio"):
-        tiny_run(values={**TINY, "boundary_ratio": [0.5, 1.5]})
-
-
 @pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"seeds": [1.5]}, "whole number"),
-        ({"seeds": 2.5}, "whole number"),
-        ({"values": {"eta": []}}, "no value"),
-        ({"eval_episodes": "x"}, "whole number"),
-        ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
-        ({"data": {"reward": "x"}}, "reward transform"),
-        ({"chunk": 0}, "from 1 to"),
-        ({"chunk": 1.5}, "whole number"),
-        ({"precision": "bfloat16"}, "NVIDIA"),
-    ],
-)
-def test_bad_settings_of_ones_own_data_leave_nothing_behind(changes, says, tmp_path):
-    if says == "NVIDIA" and jax.default_backend() != "cpu":
-        pytest.skip("which this machine has")
-    data = bfq.from_arrays(
-        np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=np.arange(9) == 8
-    )
-    with pytest.raises(BadInput, match=says):
-        bfq.train(data, out=tmp_path / "run", quiet=True, **{**QUICK, "steps": 20, **changes})
-    assert not (tmp_path / "run").exists()
+    "line", ["[" * 100_000, "[1]", '{"kind": "evaluation", "metrics": 5}',
+             '{"kind": "evaluation", "metrics": {"return": [NaN]}}'],
+)  # fmt: skip
+def test_damaged_metrics_are_an_error(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(BadInput, match="metrics.jsonl, line 1"):
+        last_scores(tmp_path, 1)
+
+
+def test_intervals_are_multiples_of_a_chunk(tmp_path):
+    options = loop_options(steps=1000, chunk=30, evaluations=4)
+    assert options.log_every % 30 == options.eval_every % 30 == options.checkpoint_every % 30 == 0
+    assert loop_options(steps=5, chunk=100, evaluations=2).chunk == 5
+    assert loop_options(steps=1000, chunk=100, evaluations=0).eval_every == 0
+    options = loop_options(steps=1000, chunk=30, evaluations=[200, 500, 900])
+    assert [step for step in range(30, 1001, 30) if options.evaluates(step)] == [210, 510, 900]
+    result = train(tmp_path / "run", steps=60, evaluations=[40, 20, 40])
+    steps = [row["step"] for row in rows_of(tmp_path / "run") if row["kind"] == "evaluation"]
+    assert steps == [20, 40, 60]
+    assert "--evaluations 20,40" in result.command
 
 
 def test_means_survive_a_checkpoint():
@@ -426,77 +226,176 @@ def test_means_survive_a_checkpoint():
     for part in parts:
         straight.add({"x": part})
         stopped.add({"x": part})
-        stopped = Means(json.loads(json.dumps(stopped.held())))
+        stopped = Means(stopped.record())
     means = straight.take()
     assert means == stopped.take()
     np.testing.assert_allclose(means["x"], np.concatenate(parts).mean(0))
 
 
-def test_plan_counts_in_whole_chunks():
-    plan = make_plan(steps=1000, chunk=30, evaluations=4)
-    assert plan.log_every % 30 == plan.eval_every % 30 == plan.checkpoint_every % 30 == 0
-    assert make_plan(steps=5, chunk=100, evaluations=2).chunk == 5
-    assert make_plan(steps=1000, chunk=100, evaluations=0).eval_every == 0
+# Checkpoints
+
+POSITION = Position(5, MetricSums(2, {"loss": [1.5, None]}), Clock(1.0, 20))
 
 
-def test_evaluations_come_when_they_are_asked_for(tmp_path):
-    plan = make_plan(steps=1000, chunk=30, evaluations=[200, 500, 900])
-    assert [step for step in range(30, 1001, 30) if plan.evaluates(step)] == [210, 510, 900]
-    folder = tmp_path / "run"
-    start(tiny_run(steps=60, evaluations=[40, 20, 40]), folder)
-    complete(folder, quiet=True)
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [20, 40, 60]
-    assert "--evaluations 20,40" in json.loads((folder / "result.json").read_text())["command"]
-    assert "--evaluations 5000," in command(tiny_run(steps=5000, evaluations=[5000]))
-    assert tiny_run(steps=60, evaluations=np.array([40, 20])).evaluations == [20, 40]
-    assert tiny_run(evaluations=np.int64(3)).evaluations == 3
-    for wrong in ([], [0], [61], [2.5], [True], True, 2.5, "20"):
-        with pytest.raises(BadInput, match="evaluations must be"):
-            tiny_run(steps=60, evaluations=wrong)
+def tree(value=1.0):
+    return {
+        "a": jnp.full((2, 3), float(value)),
+        "b": (jnp.arange(2, dtype=jnp.int32), jnp.zeros((2,))),
+    }
 
 
-def test_stop_signals_restore_what_was_there():
-    before = signal.getsignal(signal.SIGTERM)
-    with stop_signals() as stop:
-        assert stop() == 0
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop() == signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
+    for step in (20, 30, 40):
+        save_checkpoint(tmp_path, step, tree(step), POSITION, keep=2)
+    names = [path.name for path in checkpoint_folders(tmp_path)]
+    assert names == ["step-000000040", "step-000000030"]
+    found = latest_checkpoint(tmp_path, jax.eval_shape(tree), print)
+    assert (found.step, found.position) == (40, POSITION)
+    for a, b in zip(jax.tree.leaves(found.states), jax.tree.leaves(tree(40)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype == b.dtype
 
 
-def test_a_wish_to_stop_that_nobody_asked_about_is_not_lost():
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background has it ignored
-    try:
-        with pytest.raises(KeyboardInterrupt), stop_signals():
-            os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+def flip_a_bit(folder):
+    content = bytearray((folder / "state.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "state.safetensors").write_bytes(content)
 
 
-def test_a_wish_that_comes_during_the_last_save_is_heeded(tmp_path, monkeypatch):
-    run, folder = tiny_run(steps=20), tmp_path / "run"
-    start(run, folder)
-    real = Loop._save
+def edit_the_note(folder):
+    note = json.loads((folder / "note.json").read_text())
+    note["position"]["metrics_bytes"] += 1
+    (folder / "note.json").write_text(json.dumps(note))
 
-    def slow(self, step, states):
-        real(self, step, states)
-        if step == 20:
-            os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(Loop, "_save", slow)
-    with pytest.raises(Stopped, match="stopped at update 20, saved"):
-        complete(folder, quiet=True)
-    monkeypatch.setattr(Loop, "_save", real)
-    assert complete(folder, quiet=True).steps == 20
+DAMAGE = {
+    "a flipped bit": flip_a_bit,
+    "a cut state": lambda folder: os.truncate(folder / "state.safetensors", 50),
+    "no state": lambda folder: (folder / "state.safetensors").unlink(),
+    "no note": lambda folder: (folder / "note.json").unlink(),
+    "a cut note": lambda folder: os.truncate(folder / "note.json", 20),
+    "another note": lambda folder: (folder / "note.json").write_text("[1]"),
+    "an edited note": edit_the_note,
+}
 
+
+@pytest.mark.parametrize("damage", sorted(DAMAGE))
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path, damage):
+    for step in (20, 30):
+        save_checkpoint(tmp_path, step, tree(step), POSITION)
+    DAMAGE[damage](checkpoint_folders(tmp_path)[0])
+    messages = []
+    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), messages.append).step == 20
+    assert len(messages) == 1
+    assert "step-000000030" in messages[0]
+    DAMAGE[damage](checkpoint_folders(tmp_path)[1])
+    with pytest.raises(BadInput, match="no checkpoint"):
+        latest_checkpoint(tmp_path, jax.eval_shape(tree), messages.append)
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    save_checkpoint(tmp_path, 10, tree())
+    like = jax.eval_shape(lambda: {"a": jnp.zeros((2, 4))})
+    with pytest.raises(BadInput, match="does not fit the configuration"):
+        read_checkpoint(checkpoint_folders(tmp_path)[0], like)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics_bytes": None}, {"metrics_bytes": -1}, {"metrics_bytes": True},
+        {"means": MetricSums(-2)}, {"means": MetricSums(21)}, {"means": MetricSums(2, {"x": 1.0})},
+        {"means": MetricSums(2, {"x": [1.0]})}, {"means": MetricSums(2, {"x": ["a", 1]})},
+        {"clock": None}, {"clock": Clock("1", 20)}, {"clock": Clock(-1.0, 20)}, {"clock": Clock(1.0, 21)},
+    ],
+)  # fmt: skip
+def test_a_position_that_contradicts_the_state_is_damage(tmp_path, changes):
+    """The hash is right: somebody wrote it so."""
+    save_checkpoint(tmp_path, 20, tree(), dataclasses.replace(POSITION, **changes))
+    with pytest.raises(BadInput, match=r"note\.json|contradicts"):
+        read_checkpoint(checkpoint_folders(tmp_path)[0], jax.eval_shape(tree))
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 10, tree(10))
+
+    def full(path, content):
+        path.write_bytes(content[:10])
+        raise DiskTrouble("No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_bytes", full)
+    with pytest.raises(DiskTrouble, match=r"step 20 .*No space.* step-000000010 is kept"):
+        save_checkpoint(tmp_path, 20, tree(20))
+    monkeypatch.undo()
+    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), print).step == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000010"]
+
+
+# Health
+
+ERRORS = [*get_agent("bfq").watched, *get_agent("fql").watched]
+
+
+def health(discount=0.9):
+    rewards, discounts = np.array([-1.0, 0.5]), np.array([discount, discount])
+    return Health(rewards, discounts, ["0", "1{'eta': 3.0}"], ERRORS)
+
+
+def test_health_names_the_loss_the_member_and_the_update():
+    chunk = {"critic_loss": np.ones((10, 2)), "policy_loss": np.ones((10, 2))}
+    health().check(chunk, 100)
+    chunk["critic_loss"][7, 0] = np.inf
+    chunk["policy_loss"][3, 1] = np.nan
+    message = r"policy_loss became nan at update 104 of member 1\{'eta': 3.0\}"
+    with pytest.raises(Diverged, match=message):
+        health().check(chunk, 100)
+
+
+def test_health_bounds_q_by_the_rewards():
+    q = np.zeros((10, 2))
+    # The rewards allow −10 to 5; the same width is tolerated on either side.
+    health().check({"q": q + 19.0}, 0)
+    q[4, 1] = 21.0
+    with pytest.raises(Diverged, match=r"mean Q reached 21 at update 5 of member .* beyond 5"):
+        health().check({"q": q}, 0)
+    with pytest.raises(Diverged, match=r"beyond -10"):
+        health().check({"q": q - 50.0}, 0)
+    silent = Health(np.zeros(5), np.array([0.99]), ["0"])
+    silent.check({"q": np.full((3, 1), -0.5)}, 0)  # fresh networks, tiny rewards
+    with pytest.raises(Diverged):
+        silent.check({"q": np.full((3, 1), 11.0)}, 0)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_health_bounds_squared_errors_of_actions(name):
+    chunk = {"q": np.zeros((10, 2)), name: np.ones((10, 2))}
+    # The critics' loss has the size of the rewards and is not bounded.
+    health().check({**chunk, "critic_loss": np.full((10, 2), 1e6)}, 5000)
+    chunk[name][6, 1] = 1e18
+    health().check(chunk, 993)  # the networks are still fresh
+    message = rf"{name} reached 1e\+18 at update 1001 of member 1.*clip_norm"
+    with pytest.raises(Diverged, match=message):
+        health().check(chunk, 994)
+
+
+def test_a_diverging_run_stops(tmp_path):
+    with pytest.raises(Diverged, match="at update"):
+        train(tmp_path / "run", values={**TINY, "learning_rate": 1e18}, steps=60)
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_diverging_member_does_not_stop_a_run_that_keeps_going(tmp_path):
+    rates = {**TINY, "learning_rate": [1e-3, 1e18]}
+    result = train(tmp_path / "run", values=rates, seeds=[0], keep_going=True, steps=30)
+    assert np.isfinite(result.scores["return"][0])
+
+
+# Trackers
 
 ROW = {"step": 10, "kind": "train", "metrics": {"loss": [1.0, None]}}
 
 
-def test_tensorboard_gets_one_scalar_a_member(tmp_path):
+def test_tensorboard_records_one_scalar_per_member(tmp_path):
     (tracker,) = monitoring.open_trackers(["tensorboard"], tmp_path, {})
     tracker.log(ROW)
     tracker.close()
@@ -505,7 +404,7 @@ def test_tensorboard_gets_one_scalar_a_member(tmp_path):
     assert b"member1" not in events.read_bytes()
 
 
-def test_wandb_is_used_only_when_asked_for(tmp_path, monkeypatch):
+def test_wandb_is_used_only_on_request(tmp_path, monkeypatch):
     class Fake:
         def __init__(self):
             self.logged, self.ended = [], False
@@ -531,97 +430,3 @@ def test_wandb_is_used_only_when_asked_for(tmp_path, monkeypatch):
         monitoring.open_trackers(["wandb"], tmp_path, {})
     with pytest.raises(BadInput, match="did you mean 'tensorboard'"):
         monitoring.open_trackers(["tensorbord"], tmp_path, {})
-
-
-def _linked(lock: Path) -> None:
-    lock.symlink_to("../precious")
-
-
-NO_LOCKS = {"a link": _linked, "a pipe": os.mkfifo, "a folder": Path.mkdir}
-
-
-@pytest.mark.parametrize("kind", NO_LOCKS)
-def test_a_lock_that_is_no_plain_file_is_refused_and_left_alone(tmp_path, kind):
-    (tmp_path / "precious").write_text("kept")
-    (tmp_path / "run").mkdir()
-    NO_LOCKS[kind](tmp_path / "run" / ".lock")
-    with pytest.raises(BadInput, match="not a plain file"), locked(tmp_path / "run"):
-        pass
-    assert (tmp_path / "precious").read_text() == "kept"
-
-
-def test_a_lock_is_opened_without_emptying_it(tmp_path):
-    (tmp_path / ".lock").write_text("kept")
-    with locked(tmp_path):
-        assert (tmp_path / ".lock").read_text() == "kept"
-
-
-def test_a_lock_that_was_taken_away_holds_nothing(tmp_path, monkeypatch):
-    """Its holder moved the folder away between the opening and the locking of another."""
-    real = files.fcntl.flock
-
-    def late(file, how):
-        (tmp_path / ".lock").unlink()
-        real(file, how)
-
-    monkeypatch.setattr(files.fcntl, "flock", late)
-    with pytest.raises(Busy, match="another process"), locked(tmp_path):
-        pass
-
-
-GOOD = {
-    "metrics_bytes": 5,
-    "means": {"count": 2, "sums": {"loss": [1.5, None]}},
-    "clock": {"train_seconds": 1.0, "steps": 20},
-}
-
-
-def test_what_goes_with_a_checkpoint_is_read_back(tmp_path):
-    save_checkpoint(tmp_path, 20, tree(), GOOD, keep=2)
-    assert read_checkpoint(folders(tmp_path)[0], jax.eval_shape(tree)).extra == GOOD
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"metrics_bytes": None}, {"metrics_bytes": -1}, {"metrics_bytes": True}, {"metrics_bytes": 1.5},
-        {"means": []}, {"means": {}}, {"means": {"count": "2", "sums": {}}},
-        {"means": {"count": 2, "sums": 3}},
-        {"means": {"count": 21, "sums": {}}}, {"means": {"count": 2, "sums": {"loss": 1.0}}},
-        {"means": {"count": 2, "sums": {"loss": [1.0]}}}, {"means": {"count": 2, "sums": {"loss": ["a", 1]}}},
-        {"clock": None}, {"clock": {}}, {"clock": {"train_seconds": "1", "steps": 20}},
-        {"clock": {"train_seconds": 1.0, "steps": 0}}, {"clock": {"train_seconds": 1.0, "steps": []}},
-    ],
-)  # fmt: skip
-def test_a_checkpoint_that_does_not_tell_where_the_run_stood_is_damaged(tmp_path, changes):
-    """Its hash is right: somebody wrote it so."""
-    save_checkpoint(tmp_path, 10, tree(10), {}, keep=2)
-    save_checkpoint(tmp_path, 20, tree(20), {**GOOD, **changes}, keep=2)
-    said = []
-    assert latest_checkpoint(tmp_path, jax.eval_shape(tree), said.append).step == 10
-    assert "where the run stood" in said[0]
-
-
-def test_a_note_with_holes_is_damaged(tmp_path):
-    holes = [{k: v for k, v in GOOD.items() if k != name} for name in GOOD]
-    for extra in [*holes, {"note": "nothing of a run"}]:
-        save_checkpoint(tmp_path, 20, tree(), extra, keep=2)
-        with pytest.raises(BadInput, match="where the run stood"):
-            read_checkpoint(folders(tmp_path)[0], jax.eval_shape(tree))
-
-
-@pytest.mark.parametrize(
-    "line", ["[" * 100_000, "[1]", '{"kind": "evaluation", "metrics": 5}',
-             '{"kind": "evaluation", "metrics": {"return": [NaN]}}'],
-)  # fmt: skip
-def test_damaged_metrics_are_said_in_a_sentence(tmp_path, line):
-    (tmp_path / "metrics.jsonl").write_text(line + "\n")
-    with pytest.raises(BadInput, match="metrics.jsonl, line 1"):
-        last_scores(tmp_path, 1)
-
-
-@pytest.mark.parametrize("target", ["round", "nowhere"])
-def test_a_link_that_leads_nowhere_is_no_place_for_a_run(tmp_path, target):
-    (tmp_path / "round").symlink_to(target)
-    with pytest.raises(BadInput, match="not a writable folder"):
-        check_place(tmp_path / "round" / "run")

@@ -38,9 +38,9 @@ from bfq.run import (
 )
 from bfq.settings import baseline_of, check_precision, command, load_run
 from bfq.tasks.sources import load_dataset
-from bfq.training.checkpoint import Checkpoint, latest_checkpoint
+from bfq.training.checkpoint import Checkpoint, Clock, latest_checkpoint
 from bfq.training.compiled import remember_compilations
-from bfq.training.loop import Clock, Loop, Outcome, make_plan, stop_signals
+from bfq.training.loop import Loop, LoopResult, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
 from bfq.training.population import Population, create_population, feed, initial_states
 
@@ -301,7 +301,7 @@ def evaluate_run(trained: Trained, world: World, protocol: Protocol) -> RunRecor
         trained.population,
         {"normalized": None, **told_scores(found)},
         trained.checkpoint.step,
-        Clock(trained.checkpoint.extra["clock"]),
+        trained.checkpoint.position.clock,
     )
     return dataclasses.replace(
         record,
@@ -341,7 +341,7 @@ def _train(
     transforms: Transforms,
     trackers: tuple[str, ...],
     quiet: bool,
-) -> Outcome:
+) -> LoopResult:
     world, protocol = world_of(run), protocol_from(dict(run.evaluation))
 
     def fetch(which: Any) -> dict[str, Any]:
@@ -368,14 +368,16 @@ def _train(
     title = f"{run.agent} on {dataset.name}"
     with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
-        plan = make_plan(run.steps, run.chunk, run.evaluations if world else 0, not run.keep_going)
-        if plan.eval_at and list(plan.eval_at) != run.evaluations:
-            steps = ", ".join(f"{step:,}" for step in dict.fromkeys(plan.eval_at))
-            say(f"note: evaluations happen at multiples of {plan.chunk} updates: {steps}.")
+        options = loop_options(
+            run.steps, run.chunk, run.evaluations if world else 0, not run.keep_going
+        )
+        if options.eval_at and list(options.eval_at) != run.evaluations:
+            steps = ", ".join(f"{step:,}" for step in dict.fromkeys(options.eval_at))
+            say(f"note: evaluations happen at multiples of {options.chunk} updates: {steps}.")
         loop = Loop(
             population,
             feed(population, len(dataset), dataset.row_bytes, fetch),
-            plan,
+            options,
             folder,
             Health(
                 transforms.reward(extremes).tolist(), discounts, names, population.agent.watched

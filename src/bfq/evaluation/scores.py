@@ -6,7 +6,7 @@ import numpy as np
 
 from bfq.evaluation.rollout import Episodes
 from bfq.run import Reference
-from bfq.training.loop import jsonable
+from bfq.training.loop import json_numbers
 
 Scores = dict[str, Any]
 
@@ -30,5 +30,7 @@ def scores(episodes: Episodes, reference: Reference | None, metric: str = "retur
 def told_scores(found: Scores) -> dict[str, list[float | None]]:
     """The scores that there are, as JSON has them: null for a member that diverged."""
     return {
-        name: jsonable(np.asarray(values)) for name, values in found.items() if values is not None
+        name: json_numbers(np.asarray(values))
+        for name, values in found.items()
+        if values is not None
     }

@@ -1,37 +1,83 @@
-"""Checkpoints: safetensors and JSON, atomic, checked on reading, the last few kept.
+"""Checkpoints: safetensors and JSON, written atomically, verified on reading, the last few kept.
 
-A checkpoint is a folder `step-000001000` with the members' state and a note that holds the state's hash.
-It is written under another name and renamed, so a folder with the right name is whole; a hash guards
-against what the disk does later.
+A checkpoint is a folder `step-000001000` with the state of all members and a note. It is written under
+another name and renamed, so a folder with this name is complete; a hash detects later damage.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
-import numpy.typing as npt
+from msgspec import Meta
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from bfq.errors import BadInput, DiskTrouble
-from bfq.files import check_regular, read_json, write_bytes, write_json
+from bfq.files import check_regular, write_bytes, write_json
+from bfq.records import decode, read_text
+from bfq.run import Numbers
 
 Say = Callable[[str], None]
+Count = Annotated[int, Meta(ge=0)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """Seconds spent in updates by all processes of a run, without compilation and evaluation."""
+
+    train_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    steps: Count = 0
+
+    def add(self, seconds: float, steps: int) -> "Clock":
+        """The clock after some more updates."""
+        return Clock(self.train_seconds + seconds, self.steps + steps)
+
+    @property
+    def microseconds_per_step(self) -> float:
+        """Time of one update of the whole population."""
+        return 1e6 * self.train_seconds / max(self.steps, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricSums:
+    """Sums of the metrics since the last row of metrics.jsonl."""
+
+    count: Count = 0
+    sums: dict[str, Numbers] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """Where a run is, besides its state: the size of metrics.jsonl, the unfinished row, the clock."""
+
+    metrics_bytes: Count = 0
+    means: MetricSums = MetricSums()
+    clock: Clock = Clock()
 
 
 class Checkpoint(NamedTuple):
-    """A state and what goes with it."""
+    """The state of all members after some updates."""
 
     step: int
     states: Any
-    extra: dict[str, Any]
+    position: Position
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """The content of note.json."""
+
+    step: Count
+    sha256: str
+    position: Position
 
 
 def _named(tree: Any) -> dict[str, Any]:
@@ -39,141 +85,93 @@ def _named(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _fingerprint(content: bytes, step: int, extra: dict[str, Any]) -> str:
-    """A hash of the state and of what goes with it."""
-    return hashlib.sha256(content + json.dumps([step, extra], sort_keys=True).encode()).hexdigest()
+def _hash(content: bytes, step: int, position: Position) -> str:
+    note = json.dumps([step, dataclasses.asdict(position)], sort_keys=True)
+    return hashlib.sha256(content + note.encode()).hexdigest()
 
 
-def folders(checkpoints: Path) -> list[Path]:
-    """The checkpoints there are, newest first."""
+def checkpoint_folders(checkpoints: Path) -> list[Path]:
+    """All checkpoints, newest first."""
     return sorted(checkpoints.glob("step-*"), reverse=True)
 
 
 def save_checkpoint(
-    checkpoints: Path, step: int, states: Any, extra: dict[str, Any], keep: int
+    checkpoints: Path, step: int, states: Any, position: Position | None = None, keep: int = 2
 ) -> Path:
-    """Writes the checkpoint of a step and removes all but the last `keep`."""
+    """Write the checkpoint of a step, and remove all but the last `keep`."""
+    position = position or Position()
     final = checkpoints / f"step-{step:09d}"
     part = checkpoints / f".part-{step:09d}"
-    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(states).items()}
-    content = save(arrays)
+    content = save({name: np.asarray(leaf, order="C") for name, leaf in _named(states).items()})
+    note = Note(step, _hash(content, step, position), position)
     try:
         checkpoints.mkdir(parents=True, exist_ok=True)
         for old in [*checkpoints.glob(".part-*"), *([final] if final.exists() else [])]:
             shutil.rmtree(old)
         part.mkdir()
         write_bytes(part / "state.safetensors", content)
-        write_json(
-            part / "note.json",
-            {"step": step, "sha256": _fingerprint(content, step, extra), "extra": extra},
-        )
+        write_json(part / "note.json", dataclasses.asdict(note))
         os.rename(part, final)
     except (OSError, DiskTrouble) as error:
         with contextlib.suppress(OSError):
             shutil.rmtree(part, ignore_errors=True)
-        kept = folders(checkpoints)
-        stands = f"the one before, {kept[0].name}, stands" if kept else "there is none before it"
+        kept = [folder.name for folder in checkpoint_folders(checkpoints)]
+        left = f"{kept[0]} is kept" if kept else "there is no earlier checkpoint"
         raise DiskTrouble(
-            f"the checkpoint of step {step} was not saved ({error}); {stands}."
+            f"the checkpoint of step {step} was not saved ({error}); {left}."
         ) from error
-    for old in folders(checkpoints)[keep:]:
+    for old in checkpoint_folders(checkpoints)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return final
 
 
 def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
-    """The checkpoint of a folder, in the shape of `like`, or a sentence saying why it cannot be used."""
-    note = read_json(folder / "note.json")
-    check_regular(folder / "state.safetensors")
+    """Read and verify a checkpoint whose states have the shapes of `like`."""
+    note = decode(read_text(folder / "note.json"), Note, str(folder / "note.json"))
+    file = folder / "state.safetensors"
+    check_regular(file)
     try:
-        content = (folder / "state.safetensors").read_bytes()
-        step, sha256, extra = int(note["step"]), note["sha256"], dict(note["extra"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"the checkpoint {folder} is incomplete: {error!r}.") from error
-    if _fingerprint(content, step, extra) != sha256 or folder.name != f"step-{step:09d}":
+        content = file.read_bytes()
+    except OSError as error:
+        raise BadInput(f"the checkpoint {folder} is incomplete: {error}.") from error
+    expected = _hash(content, note.step, note.position)
+    if expected != note.sha256 or folder.name != f"step-{note.step:09d}":
         raise BadInput(f"the checkpoint {folder} is damaged: its content does not match its hash.")
     try:
         arrays = load(content)
     except SafetensorError as error:
         raise BadInput(f"the checkpoint {folder} is damaged: {error}.") from error
-    states = _shaped(arrays, like, folder)
-    if not _usable(extra, step, states):
-        raise BadInput(
-            f"the checkpoint {folder} is damaged: its note does not tell where the run stood."
-        )
-    return Checkpoint(step, states, extra)
-
-
-LARGEST = float(np.finfo(np.float64).max)
-
-
-def _usable(extra: dict[str, Any], step: int, states: Any) -> bool:
-    """Whether a run could go on from what goes with the state, if anything does."""
-    if not extra:
-        return True
-    try:
-        means, clock = extra["means"], extra["clock"]
-        members = len(jax.tree.leaves(states)[0])
-        return (
-            _is_number(extra["metrics_bytes"], int)
-            and _is_number(means["count"], int, most=step)
-            and all(_is_row(row, members) for row in means["sums"].values())
-            and _is_number(clock["train_seconds"], int | float)
-            and _is_number(clock["steps"], int, least=1, most=step)
-        )
-    except (KeyError, TypeError, AttributeError):
-        return False
-
-
-def _is_row(row: Any, members: int) -> bool:
-    """Whether it is a list of one number a member; null is for what is not finite."""
-    whole = isinstance(row, list) and len(row) == members
-    return whole and all(value is None or _is_number(value, int | float, -LARGEST) for value in row)
-
-
-def _is_number(value: Any, kind: Any, least: float = 0, most: float = LARGEST) -> bool:
-    """Whether it is a number of that kind within its bounds; yes and no are none."""
-    return isinstance(value, kind) and not isinstance(value, bool) and bool(least <= value <= most)
-
-
-def _stacked(
-    arrays: dict[str, npt.NDArray[Any]], wanted: dict[str, Any]
-) -> dict[str, npt.NDArray[Any]]:
-    """The arrays under today's names: the two embeddings of a velocity were once kept apart."""
-    for name in set(wanted) - set(arrays):
-        before = [name.replace(".embed.", f".embed_{time}.") for time in "tr"]
-        if all(old in arrays for old in before):
-            arrays = {**arrays, name: np.stack([arrays[old] for old in before], axis=1)}
-            arrays = {old: array for old, array in arrays.items() if old not in before}
-    return arrays
-
-
-def _shaped(arrays: dict[str, npt.NDArray[Any]], like: Any, folder: Path) -> Any:
     wanted = _named(like)
-    arrays = _stacked(arrays, wanted)
-    fits = wanted.keys() == arrays.keys() and all(
-        arrays[name].shape == leaf.shape and arrays[name].dtype == leaf.dtype
+    if wanted.keys() != arrays.keys() or any(
+        arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype
         for name, leaf in wanted.items()
+    ):
+        raise BadInput(f"the checkpoint {folder} does not fit the configuration in config.json.")
+    leaves = [jax.numpy.asarray(arrays[name]) for name in wanted]
+    _check_position(note, len(leaves[0]), folder)
+    return Checkpoint(
+        note.step, jax.tree.unflatten(jax.tree.structure(like), leaves), note.position
     )
-    if not fits:
-        raise BadInput(
-            f"the checkpoint {folder} is of another configuration than the run's config.json."
-        )
-    return jax.tree.unflatten(
-        jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in wanted]
-    )
+
+
+def _check_position(note: Note, members: int, folder: Path) -> None:
+    """Check what the types of the note do not express."""
+    means, clock = note.position.means, note.position.clock
+    counts_fit = max(means.count, clock.steps) <= note.step
+    if not counts_fit or any(len(row) != members for row in means.sums.values()):
+        raise BadInput(f"the checkpoint {folder} is damaged: its note contradicts its state.")
 
 
 def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | None:
-    """The newest checkpoint that can be used; each one that cannot is said. None where there is none."""
-    candidates = folders(checkpoints)
-    for folder in candidates:
+    """The newest usable checkpoint, or None; each damaged one is reported through `say`."""
+    folders = checkpoint_folders(checkpoints)
+    for folder in folders:
         try:
             return read_checkpoint(folder, like)
         except BadInput as error:
-            say(f"{error} Trying the one before.")
-    if candidates:
+            say(f"{error} Trying the previous one.")
+    if folders:
         raise BadInput(
-            f"no checkpoint in {checkpoints} can be used: remove that folder to begin anew."
+            f"no checkpoint in {checkpoints} can be used: remove that folder to start over."
         )
     return None
