@@ -1,4 +1,4 @@
-"""Behavior policies: SAC's mathematics, simulators in processes, weight files, and the ones that ship."""
+"""Behavior policies: SAC, environments in processes, weight files, and the policies that ship."""
 
 import json
 from collections.abc import Iterator
@@ -12,12 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate
-from tools.behavior import population, sac
-from tools.behavior.diary import Diary, Member
-from tools.behavior.robots import ROBOTS, get_robot, make_robot
+from tools.behavior import sac
+from tools.behavior.robots import ROBOTS, ParallelRobots, episode_returns, get_robot, make_robot
 from tools.behavior.select import Pack, join, medium, replay
-from tools.behavior.train import Settings, arguments, evaluate, recipe, train
-from tools.behavior.workers import Workers, episode_returns
+from tools.behavior.train import (
+    Member,
+    Settings,
+    SnapshotLog,
+    arguments,
+    evaluate,
+    recipe,
+    train,
+)
 
 from bfq.agents import Batch, Spec, learning
 from bfq.errors import BadInput
@@ -57,7 +63,7 @@ def tiny_batch(rows: int = 5) -> Batch:
 
 def tiny_weights(**changes: Any) -> GaussianPolicy:
     rng = np.random.default_rng(3)
-    one = sac.layers(tiny_state().policy.params)
+    one = sac.policy_arrays(tiny_state().policy.params)
     stacked = {
         name: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for name, a in one.items()
     }
@@ -151,16 +157,16 @@ def test_update_moves_everything_and_the_target_slowly() -> None:
 
 
 def test_memory_overwrites_the_oldest() -> None:
-    memory = population.empty(1, 4, Spec(1, 1))
+    memory = sac.empty_memory(1, 4, Spec(1, 1))
     for k in range(3):
-        memory = population.remember(memory, jnp.full((1, 2, 5), float(k)))
+        memory = sac.remember(memory, jnp.full((1, 2, 5), float(k)))
     np.testing.assert_array_equal(memory.rows[0, :, 0], [2, 2, 1, 1])
     assert (int(memory.filled), int(memory.position)) == (4, 2)
 
 
 def test_rows_come_back_as_their_parts() -> None:
     rows = jnp.arange(14.0).reshape(1, 14)
-    batch = population.batch_of(rows, Spec(5, 2))
+    batch = sac.batch_of(rows, Spec(5, 2))
     parts = [batch.observations, batch.actions, batch.next_observations, batch.rewards, batch.masks]
     np.testing.assert_array_equal(jnp.concatenate([p.reshape(1, -1) for p in parts], -1), rows)
 
@@ -196,16 +202,16 @@ def test_unknown_robots_are_refused_with_the_nearest() -> None:
 def test_workers_step_like_one_simulator() -> None:
     names, steps = ["hopper", "halfcheetah", "ant-direction"], 60  # hopper falls, and begins anew
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, 3, 8)).astype(np.float32)
-    workers = Workers(names, seed=5, processes=2)
+    robots = ParallelRobots(names, seed=5, processes=2)
     alone = [make_robot(name) for name in names]
     now = [env.reset(seed=5 + i)[0] for i, env in enumerate(alone)]
-    arrays, falls = workers.reset(), 0
+    arrays, falls = robots.reset(), 0
     for step in range(steps):
         for i, observation in enumerate(now):
             np.testing.assert_array_equal(
                 arrays.observations[i, : len(observation)], np.float32(observation)
             )
-        arrays = workers.step(actions[step])
+        arrays = robots.step(actions[step])
         for i, (env, name) in enumerate(zip(alone, names, strict=True)):
             now[i], reward, fell, late, _ = env.step(actions[step, i, : ROBOTS[name].action_dim])
             np.testing.assert_array_equal(
@@ -217,9 +223,9 @@ def test_workers_step_like_one_simulator() -> None:
             now[i] = env.reset()[0] if fell or late else now[i]
     assert falls > 0
     assert (arrays.observations[0, 11:] == 0.0).all()
-    returns = episode_returns(workers, lambda s: np.zeros((3, 8), np.float32), limit=5)
+    returns = episode_returns(robots, lambda s: np.zeros((3, 8), np.float32), limit=5)
     assert 4.0 < returns[0] < 6.0  # five steps of standing, at about one each
-    workers.close()
+    robots.close()
 
 
 def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
@@ -237,13 +243,13 @@ def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
     settings = Settings(
         members, a.env_steps, a.envs, a.updates, a.warmup, 100, a.snapshots, a.minutes, SMALL
     )
-    workers = Workers([m.robot for m in members for _ in range(2)], 0, 1)
+    robots = ParallelRobots([m.robot for m in members for _ in range(2)], 0, 1)
     with (tmp_path / "log.jsonl").open("w") as log:
-        diary = Diary(members, a.envs, log)
-        states = train(settings, workers, diary, seed=0)
-        evaluate(settings, workers, diary, states)
-    workers.close()
-    hopper, walker = diary.packs(recipe(a))
+        snapshots = SnapshotLog(members, a.envs, log)
+        states = train(settings, robots, snapshots, seed=0)
+        evaluate(settings, robots, snapshots, states)
+    robots.close()
+    hopper, walker = snapshots.packs(recipe(a))
     assert hopper.arrays["hidden_0_w"].shape == (5, 11, 16)
     assert walker.arrays["mean_w"].shape == (5, 16, 6)
     assert [fact["env_steps"] for fact in hopper.meta["snapshots"]] == [0, 8, 30, 68, 120]
@@ -254,7 +260,7 @@ def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
     assert sum("evaluation" in row for row in rows) == 4
     seen = np.ones((2, 11), np.float32)
     padded = np.stack([np.pad(seen, ((0, 0), (0, 6)))] * 2)
-    expected = population.act_best(states.policy.params, padded, settings.joints)[0, :, :3]
+    expected = sac.mean_actions(states.policy.params, padded, settings.joints)[0, :, :3]
     np.testing.assert_allclose(hopper.snapshot(4).act(seen), expected, atol=1e-5)
 
 

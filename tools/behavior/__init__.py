@@ -1,1 +1,1 @@
-"""Behavior policies made here: a small SAC, the simulators it learns in, and the weights it leaves."""
+"""The SAC that trained the behavior policies in src/bfq/tasks/policies."""

@@ -8,23 +8,27 @@
         log α ← Adam on −log α · E[log π_θ(ã|s) + H̄],  H̄ = −(number of joints)
         φ′ ← (1 − ρ) φ′ + ρ φ
 
-Robots of different sizes learn side by side as one population: zeros stand for the numbers that a robot
-does not observe, and `joints` is 0 for the actions that it does not have.
+Robots of different sizes train together as one population, each member with its own replay memory. Missing
+observations are padded with 0, and `joints` is 0 for actions that a robot does not have.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bfq.agents import Batch, Metrics, Spec, learning
 from bfq.agents.learning import Learner, descend, polyak
 from bfq.nets.mlp import MLP
+from tools.behavior.robots import Arrays, Floats
 
 LOG_STD_RANGE = (-20.0, 2.0)
 Joints = Float[Array, " a"]  # 1 for an action that the robot has, 0 for padding
+JointsOfAll = Float[Array, "m a"]
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,16 @@ class Config:
 
 
 class State(NamedTuple):
-    """Everything that training changes."""
+    """Everything that an update changes."""
 
-    policy: Learner  # θ, of an MLP that gives [mean, log std]
+    policy: Learner  # θ, an MLP with outputs [mean, log std]
     critics: Learner  # φ, two MLPs with stacked parameters
     critics_target: MLP  # φ′
     temperature: Learner  # log α
 
 
 def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
-    """Random networks, targets equal to them, α = 1."""
+    """Random networks, targets equal to the critics, α = 1."""
     policy_key, critic_key = jax.random.split(key)
     size, depth = config.width, config.depth
     policy = MLP(policy_key, spec.observation_dim, 2 * spec.action_dim, size, depth, "relu")
@@ -58,7 +62,7 @@ def init(key: PRNGKeyArray, spec: Spec, config: Config) -> State:
     critics = jax.vmap(lambda k: MLP(k, fan_in, 1, size, depth, "relu", config.critic_norm))(
         jax.random.split(critic_key, 2)
     )
-    target = jax.tree.map(jnp.copy, critics)  # buffers of its own, so that both can be donated
+    target = jax.tree.map(jnp.copy, critics)  # separate buffers, so that both can be donated
     temperature = learning.learner(jnp.zeros(()))
     return State(learning.learner(policy), learning.learner(critics), target, temperature)
 
@@ -75,7 +79,7 @@ def log_probability(
     log_std: Float[Array, "*b a"],
     joints: Joints,
 ) -> Float[Array, "*b"]:
-    """The squashed log π(tanh u) = Σ_j log N(u_j; μ_j, σ_j) − log(1 − tanh² u_j), over the joints there are.
+    """The squashed log π(tanh u) = Σ_j log N(u_j; μ_j, σ_j) − log(1 − tanh² u_j), over the robot's joints.
 
     log(1 − tanh² u) is written as 2 (log 2 − u − softplus(−2u)), which stays finite for large |u|.
     """
@@ -87,7 +91,7 @@ def log_probability(
 def sample(
     policy: MLP, observations: Float[Array, "*b s"], key: PRNGKeyArray, joints: Joints
 ) -> tuple[Float[Array, "*b a"], Float[Array, "*b"]]:
-    """Draws a = tanh(μ + σ ε), with its log π(a|s)."""
+    """Draw a = tanh(μ + σ ε) and compute log π(a|s)."""
     mean, log_std = gaussian(policy, observations)
     pre_action = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
     return joints * jnp.tanh(pre_action), log_probability(pre_action, mean, log_std, joints)
@@ -96,7 +100,7 @@ def sample(
 def q_values(
     critics: MLP, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
 ) -> Float[Array, "2 *b"]:
-    """Q_i(s, a), the critics along the first axis."""
+    """Q_i(s, a), with the critics along the first axis."""
     inputs = jnp.concatenate([observations, actions], axis=-1)
     return jax.vmap(lambda net: net(inputs))(critics)[..., 0]
 
@@ -130,7 +134,7 @@ def temperature_loss(
 def update(
     state: State, batch: Batch, key: PRNGKeyArray, joints: Joints, config: Config
 ) -> tuple[State, Metrics]:
-    """One update of critics, policy, temperature and targets, in that order."""
+    """Update the critics, the policy, the temperature and the targets, in this order."""
     target_key, policy_key = jax.random.split(key)
     rate = config.learning_rate
     target = soft_target(state, batch, target_key, joints, config.discount)
@@ -157,8 +161,8 @@ def update(
     return State(policy, critics, moved, temperature), metrics
 
 
-def layers(policy: MLP) -> dict[str, Any]:
-    """The policy's arrays by their names in a weight file; the output layer is [mean, log std]."""
+def policy_arrays(policy: MLP) -> dict[str, Any]:
+    """The arrays of the policy under their names in a weight file; the output layer is [mean, log std]."""
     names: dict[str, Any] = {}
     for k, layer in enumerate(policy.hidden):
         names |= {f"hidden_{k}_w": layer.weight, f"hidden_{k}_b": layer.bias}
@@ -170,3 +174,97 @@ def layers(policy: MLP) -> dict[str, Any]:
         "log_std_w": log_std_w,
         "log_std_b": log_std_b,
     }
+
+
+class Memory(NamedTuple):
+    """The replay memory of each member: rows [s, a, s′, r, mask], of which the oldest are overwritten."""
+
+    rows: Float[Array, "m c d"]
+    filled: Int[Array, ""]
+    position: Int[Array, ""]
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def init_members(key: PRNGKeyArray, members: int, spec: Spec, config: Config) -> State:
+    """Members with different random networks."""
+    return jax.vmap(lambda k: init(k, spec, config))(jax.random.split(key, members))
+
+
+def empty_memory(members: int, capacity: int, spec: Spec) -> Memory:
+    """A memory on the device for `capacity` transitions per member."""
+    width = 2 * spec.observation_dim + spec.action_dim + 2
+    filled, position = jnp.zeros(2, jnp.int32)  # two buffers, so that both can be donated
+    return Memory(jnp.zeros((members, capacity, width)), filled, position)
+
+
+def memory_rows(observations: Floats, arrays: Arrays, members: int) -> Floats:
+    """The rows [s, a, s′, r, mask] of one step for each member; a time-out keeps its mask at 1."""
+    last = np.stack([arrays.rewards, 1.0 - arrays.terminated], axis=-1)
+    rows = np.concatenate([observations, arrays.actions, arrays.next_observations, last], axis=-1)
+    return rows.reshape(members, -1, rows.shape[-1])
+
+
+def batch_of(rows: Float[Array, "*b d"], spec: Spec) -> Batch:
+    """Split rows of the memory into a batch."""
+    s, a = spec
+    observations, actions, following, last = jnp.split(rows, [s, s + a, 2 * s + a], axis=-1)
+    return Batch(observations, actions, last[..., 0], following, last[..., 1])
+
+
+@partial(jax.jit, donate_argnums=0)
+def remember(memory: Memory, fresh: Float[Array, "m n d"]) -> Memory:
+    """Write new rows; the capacity is a multiple of their number, so they never wrap."""
+    capacity, count = memory.rows.shape[1], fresh.shape[1]
+    rows = jax.lax.dynamic_update_slice(memory.rows, fresh, (0, memory.position, 0))
+    filled = jnp.minimum(memory.filled + count, capacity)
+    return Memory(rows, filled, (memory.position + count) % capacity)
+
+
+@partial(jax.jit, static_argnames=("updates", "spec", "config"), donate_argnums=0)
+def update_members(
+    states: State,
+    memory: Memory,
+    joints: JointsOfAll,
+    key: PRNGKeyArray,
+    step: int,
+    *,
+    updates: int,
+    spec: Spec,
+    config: Config,
+) -> tuple[State, Metrics]:
+    """Run several updates of every member; drawing all batches at once saves small kernels."""
+    index_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+    members, size = len(joints), config.batch_size
+    chosen = jax.random.randint(index_key, (members, updates * size), 0, memory.filled)
+    rows = jax.vmap(lambda table, index: table[index])(memory.rows, chosen)
+    rows = rows.reshape(members, updates, size, -1).swapaxes(0, 1)
+    keys = jax.random.split(update_key, (updates, members))
+    each = jax.vmap(partial(update, config=config))
+
+    def one(states: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Metrics]:
+        return each(states, batch_of(drawn[0], spec), drawn[1], joints)
+
+    states, metrics = jax.lax.scan(one, states, (rows, keys))
+    return states, jax.tree.map(lambda x: x[-1], metrics)
+
+
+@jax.jit
+def sample_actions(
+    policies: Any,
+    observations: Float[Array, "m n s"],
+    joints: JointsOfAll,
+    key: PRNGKeyArray,
+    step: int,
+) -> Float[Array, "m n a"]:
+    """Sample an action for each environment."""
+    keys = jax.random.split(jax.random.fold_in(key, step), len(joints))
+    return jax.vmap(sample)(policies, observations, keys, joints)[0]
+
+
+@jax.jit
+def mean_actions(
+    policies: Any, observations: Float[Array, "m n s"], joints: JointsOfAll
+) -> Float[Array, "m n a"]:
+    """tanh(μ(s))."""
+    mean, _ = jax.vmap(gaussian)(policies, observations)
+    return joints[:, None] * jnp.tanh(mean)
