@@ -27,8 +27,7 @@ from bfq.agents.registry import (
     get_agent,  # noqa: E402
 )
 from bfq.data.transforms import RewardTransform, Transforms  # noqa: E402
-from bfq.deploy.c_source import c_source  # noqa: E402
-from bfq.deploy.export import arrays_of, runtime_metadata  # noqa: E402
+from bfq.deploy.formats import arrays_of, c_source  # noqa: E402
 from bfq.deploy.numpy_policy import NumpyPolicy  # noqa: E402
 from bfq.deploy.plan import plan_of  # noqa: E402
 from bfq.deploy.policy import Policy  # noqa: E402
@@ -61,7 +60,7 @@ def jax_act(agent, state, config, folder):
 
 def numpy_act(agent, state, config, folder):
     plan, _ = plan_of(agent, state, "ema", 1.0, transforms())
-    policy, action = NumpyPolicy(arrays_of(plan), runtime_metadata(plan)), np.empty(6, np.float32)
+    policy, action = NumpyPolicy(arrays_of(plan), plan.metadata), np.empty(6, np.float32)
     return lambda observation: policy(observation, out=action), ""
 
 
@@ -69,7 +68,7 @@ def c_act(agent, state, config, folder):
     plan, _ = plan_of(agent, state, "ema", 1.0, transforms())
     told = {"agent": agent.name, "task": "made up", "update": 0, "remark": ""}
     source, library = Path(folder) / "policy.c", Path(folder) / f"policy-{time.monotonic_ns()}.so"
-    source.write_text(c_source(plan, told))
+    source.write_bytes(c_source(plan, told))
     subprocess.run(["cc", *FLAGS, str(source), "-o", str(library)], check=True)
     function = ctypes.CDLL(str(library)).bfq_act
     function.argtypes, function.restype = [ctypes.c_void_p] * 3, None

@@ -22,7 +22,7 @@ from bfq.agents import Acting, Spec
 from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.cli.main import main
 from bfq.data.transforms import RewardTransform, Transforms
-from bfq.deploy import c_source, export, numpy_policy
+from bfq.deploy import export, formats, numpy_policy
 from bfq.deploy.plan import Layer, plan_of
 from bfq.errors import BadInput
 from bfq.experiment import population_of, start
@@ -101,19 +101,19 @@ def planned(case, temperature=0.7):
     actions = agent.act(
         state, jnp.asarray(transforms().normalize(observations)), key, config, acting
     )
-    noise = np.asarray(export.noise_of(key, 40, plan.noise_dim))
+    noise = np.asarray(export.acting_noise(key, 40, plan.noise_dim))
     return plan, which, observations, noise, transforms().from_unit(np.asarray(actions))
 
 
 def told(plan):
     facts = {"agent": "x", "task": "y", "update": 1, "remark": "", "format": numpy_policy.FORMAT}
-    return {**facts, **export.runtime_metadata(plan)}
+    return {**facts, **plan.metadata}
 
 
 def written(case, folder, **changes):
     plan = planned(case)[0]
     path = folder / "policy.npz"
-    path.write_bytes(export.npz(plan, {**told(plan), **changes}))
+    path.write_bytes(formats.npz(plan, {**told(plan), **changes}))
     return path
 
 
@@ -121,7 +121,7 @@ def compiled(plan, folder, *flags):
     if COMPILER is None:
         pytest.skip("there is no C compiler `cc` here")
     source, library = folder / "policy.c", folder / "policy.so"
-    source.write_text(c_source.c_source(plan, told(plan)))
+    source.write_bytes(formats.c_source(plan, told(plan)))
     strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     command = [COMPILER, *strict, *flags, "-shared", "-fPIC", str(source), "-o", str(library)]
     subprocess.run(command, check=True)
@@ -166,7 +166,7 @@ def test_onnx_acts_as_the_agent(case):
     pytest.importorskip("onnx", reason="the package onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
     plan, _, observations, noise, wanted = planned(case)
-    session = runtime.InferenceSession(export.FORMATS["onnx"](plan, told(plan)))
+    session = runtime.InferenceSession(formats.FORMATS["onnx"](plan, told(plan)))
     inputs = {"observation": observations, **({"noise": noise} if plan.noise_dim else {})}
     near(session.run(None, inputs)[0], wanted)
     assert session.get_modelmeta().custom_metadata_map["agent"] == "x"
@@ -176,7 +176,7 @@ def test_onnx_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     plan = planned("bfq")[0]
     with pytest.raises(BadInput, match="pip install onnx"):
-        export.FORMATS["onnx"](plan, told(plan))
+        formats.FORMATS["onnx"](plan, told(plan))
 
 
 @pytest.mark.parametrize("flags", [["-O3", "-fno-trapping-math"], ["-O3", "-ffast-math"]])
@@ -210,16 +210,16 @@ def test_activations_far_from_zero(activation, tmp_path):
 
 def test_c_weights_are_the_same_float32_numbers(tmp_path):
     plan = planned("bfq")[0]
-    text = c_source.c_source(plan, told(plan))
+    text = formats.c_source(plan, told(plan)).decode()
     for k, layer in enumerate(plan.layers):
         (body,) = re.findall(rf"bfq_weight_{k}\[\d+\] = \{{(.*?)\}};", text, re.DOTALL)
         numbers = np.array([np.float32(word.strip().removesuffix("f")) for word in body.split(",")])
-        np.testing.assert_array_equal(numbers, c_source.packed(layer)[0].ravel())
+        np.testing.assert_array_equal(numbers, formats.pack(layer)[0].ravel())
 
 
 def test_words_of_the_run_cannot_leave_the_comment():
     plan = planned("bfq")[0]
-    text = c_source.c_source(plan, {**told(plan), "task": "x */ int evil; /*\nint worse;"})
+    text = formats.c_source(plan, {**told(plan), "task": "x */ int evil; /*\nint worse;"}).decode()
     assert text.index("*/") == text.index("*/\n\n#include")
 
 
@@ -227,7 +227,7 @@ def test_wide_and_uneven_layers_are_padded(tmp_path):
     agent, state, config = agent_of("bc", width=70, depth=1)
     plan, _ = plan_of(agent, state, "ema", 1.0, transforms())
     observation = np.ones(SPEC.observation_dim, np.float32)
-    wanted = numpy_policy.NumpyPolicy(export.arrays_of(plan), told(plan))(observation)
+    wanted = numpy_policy.NumpyPolicy(formats.arrays_of(plan), told(plan))(observation)
     near(compiled(plan, tmp_path)(observation, None), wanted)
 
 
@@ -297,14 +297,14 @@ def test_policies_that_are_no_single_pass_are_refused():
         ("dql", {}),
     ]:
         agent, state, _ = agent_of(case, **more)
-        with pytest.raises(BadInput, match="a file holds one call of an MLP"):
+        with pytest.raises(BadInput, match="an exported policy is one call of an MLP"):
             plan_of(agent, state, "ema", 1.0, transforms())
 
 
 def test_an_agent_of_ones_own_is_exported_once_its_network_is_named():
     agent, state, _ = agent_of("td3_bc")
     own = agent._replace(name="own", network=None)
-    with pytest.raises(BadInput, match="this own cannot be exported, it acts in several calls"):
+    with pytest.raises(BadInput, match="this own acts in several network calls"):
         plan_of(own, state, "ema", 1.0, transforms())
     own = own._replace(network=lambda state, policy: (state.policy.params, "online"))
     assert plan_of(own, state, "ema", 1.0, transforms())[1] == "online"
@@ -319,8 +319,8 @@ def test_a_diverged_member_is_refused():
 
 def test_a_plan_that_does_something_else_is_not_written():
     plan = planned("td3_bc")[0]
-    with pytest.raises(BadInput, match="would not act as"):
-        export.prove(plan, lambda s, key: np.zeros((len(s), 3)), told(plan))
+    with pytest.raises(BadInput, match="would not act like"):
+        export.check_plan(plan, lambda s, key: np.zeros((len(s), 3)), told(plan))
 
 
 # Hostile files

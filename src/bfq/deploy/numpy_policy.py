@@ -4,8 +4,8 @@
     policy = load("policy.npz")
     action = policy(observation)  # both in the units of the log
 
-Nothing in the file is executed: it holds plain arrays and one JSON text, and every size is checked before
-memory is taken for it. One observation is fastest with one thread: OPENBLAS_NUM_THREADS=1.
+Nothing in the file is executed: it holds plain arrays and one JSON text, and every size is checked
+before memory is allocated. One observation is fastest with one thread: OPENBLAS_NUM_THREADS=1.
 """
 
 import io
@@ -22,24 +22,24 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 FORMAT = "bfq-policy-1"
-LARGEST = 2**28  # bytes of a file that is believed to be a policy
+LARGEST = 2**28  # bytes of a policy file
 MOST_LAYERS = 64
 OUTPUTS = ("plain", "tanh", "noise_minus")  # y | tanh(y) | noise − y
 VECTORS = ("observation_mean", "observation_std", "action_low", "action_high")
 
 
 def _constant(value: float) -> Floats:
-    """A number as an array of no axes: ufuncs take it several times faster than a number of Python."""
+    """A zero-dimensional array: ufuncs take it several times faster than a Python number."""
     return np.array(value, np.float32)
 
 
 _ZERO, _HALF, _ONE, _TWO = map(_constant, (0.0, 0.5, 1.0, 2.0))
-_MOST, _LEAST = _constant(20.0), _constant(-80.0)  # exponents are capped so that powers stay finite
+_MOST, _LEAST = _constant(20.0), _constant(-80.0)  # bounds of exponents: powers stay finite
 _ROOT, _CUBE = _constant(math.sqrt(2.0 / math.pi)), _constant(0.044715 * math.sqrt(2.0 / math.pi))
 
 
 def _none(x: Floats, a: Floats, b: Floats) -> None:
-    """The last layer has no activation."""
+    """Activation of the last layer."""
 
 
 def _relu(x: Floats, a: Floats, b: Floats) -> None:
@@ -82,7 +82,7 @@ def _gelu(x: Floats, a: Floats, b: Floats) -> None:
     np.multiply(x, a, out=x)
 
 
-# Each works in place on x, with two scratch arrays of its shape.
+# Each works in place on x, with two scratch arrays of the same shape.
 ACTIVATIONS: dict[str, Callable[[Floats, Floats, Floats], None]] = {
     "none": _none,
     "relu": _relu,
@@ -94,7 +94,7 @@ ACTIVATIONS: dict[str, Callable[[Floats, Floats, Floats], None]] = {
 
 
 class _Pass:
-    """The arrays that one pass through the network fills, for one observation or for a batch."""
+    """The arrays of one call of the network, for one observation or for a batch."""
 
     def __init__(self, leading: tuple[int, ...], observations: int, layers: list[Any]):
         self.input = np.empty((*leading, layers[0][0].shape[0]), np.float32)
@@ -107,25 +107,23 @@ class _Pass:
 
 
 class NumpyPolicy:
-    """A policy: call it with an observation, or a batch of them.
+    """An exported policy: call it with one observation, or a batch.
 
-    `metadata` says where it comes from. Not for several threads at once: it works in its own arrays.
+    `metadata` describes its origin. Not thread-safe: it reuses its own arrays.
     """
 
     def __init__(self, arrays: dict[str, Floats], metadata: dict[str, Any], seed: int | None = 0):
         _check(arrays, metadata)
         self.metadata = metadata
         self.temperature = float(metadata["temperature"])
-        self.observation_dim, self.action_dim = (
-            len(arrays["observation_mean"]),
-            len(arrays["action_low"]),
-        )
+        self.observation_dim = len(arrays["observation_mean"])
+        self.action_dim = len(arrays["action_low"])
         self.noise_dim = int(metadata["noise_dim"])
         self._mean, self._std, self._low, self._high = (arrays[name] for name in VECTORS)
         self._half = np.float32(0.5) * (self._high - self._low)
         self._middle = self._low + self._half
         self._output, self._random = metadata["output"], np.random.default_rng(seed)
-        # Rows of inputs lie apart, so that the product is a sum of contiguous rows.
+        # Contiguous rows per input, so that the product is a sum of contiguous rows.
         self._layers = [
             (np.ascontiguousarray(arrays[f"weight_{k}"]), arrays[f"bias_{k}"], name)
             for k, name in enumerate(metadata["activations"])
@@ -133,11 +131,12 @@ class NumpyPolicy:
         self._single = _Pass((), self.observation_dim, self._layers)
 
     def __repr__(self) -> str:
-        """What it is, in a line."""
         agent, task, update = (self.metadata.get(name, "?") for name in ("agent", "task", "update"))
-        told = f"observations {self.observation_dim}, actions {self.action_dim}"
-        told += f"; temperature {self.temperature:g}"
-        return f"NumpyPolicy({agent!r} on {task!r}, update {update!r}: {told})"
+        sizes = f"observations {self.observation_dim}, actions {self.action_dim}"
+        return (
+            f"NumpyPolicy({agent!r} on {task!r}, update {update!r}: {sizes}; "
+            f"temperature {self.temperature:g})"
+        )
 
     def __call__(
         self,
@@ -145,10 +144,10 @@ class NumpyPolicy:
         noise: npt.ArrayLike | None = None,
         out: Floats | None = None,
     ) -> Floats:
-        """The action, or one row of actions for each row of observations.
+        """Return the action, or one row of actions per row of observations.
 
-        `noise` is what would be drawn from N(0, I) otherwise, `noise_dim` numbers an action; it is multiplied
-        by the temperature. `out` takes the action in place of a new array.
+        `noise` replaces the draw from N(0, I), with `noise_dim` numbers per action, and is multiplied
+        by the temperature. `out` receives the action instead of a new array.
         """
         given = np.asarray(observation, np.float32)
         if given.ndim not in (1, 2) or given.shape[-1] != self.observation_dim:
@@ -157,18 +156,16 @@ class NumpyPolicy:
             )
         if not np.isfinite(given).all():
             raise ValueError("an observation holds a number that is not finite (NaN or infinite).")
-        single = given.ndim == 1
-        arrays = (
-            self._single if single else _Pass(given.shape[:1], self.observation_dim, self._layers)
-        )
+        arrays = self._single
+        if given.ndim == 2:
+            arrays = _Pass(given.shape[:1], self.observation_dim, self._layers)
         if self.noise_dim:
             self._fill_noise(arrays.noise, noise)
         np.subtract(given, self._mean, out=arrays.observation)
         np.divide(arrays.observation, self._std, out=arrays.observation)
-        action = (
-            out if out is not None else np.empty((*given.shape[:-1], self.action_dim), np.float32)
-        )
-        return self._forward(arrays, action)
+        if out is None:
+            out = np.empty((*given.shape[:-1], self.action_dim), np.float32)
+        return self._forward(arrays, out)
 
     def _fill_noise(self, place: Floats, noise: npt.ArrayLike | None) -> None:
         if noise is not None:
@@ -196,7 +193,7 @@ class NumpyPolicy:
             np.subtract(arrays.noise, x, out=x)
         elif self._output == "tanh":
             np.tanh(x, out=x)
-        # From [−1, 1] to the world's range, and clipped there: rounding cannot leave it.
+        # From [−1, 1] to the range of the log, and clipped there because of rounding errors.
         np.multiply(x, self._half, out=x)
         np.add(x, self._middle, out=x)
         np.maximum(x, self._low, out=x)
@@ -204,7 +201,7 @@ class NumpyPolicy:
 
 
 def load(path: str | os.PathLike[str], seed: int | None = 0) -> NumpyPolicy:
-    """Reads a policy file; ValueError in a sentence where it is not one. `seed` begins the noise."""
+    """Read a policy file; ValueError if it is not one. `seed` is that of the noise."""
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = _read(archive)
@@ -216,7 +213,7 @@ def load(path: str | os.PathLike[str], seed: int | None = 0) -> NumpyPolicy:
 
 
 def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """The arrays of an npz file, none larger than its own bytes."""
+    """The arrays of an npz file, none larger than its size in the file."""
     infos = archive.infolist()
     if len(infos) > 2 * MOST_LAYERS + 8 or sum(info.file_size for info in infos) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST >> 20} MiB or has too many parts.")
@@ -231,7 +228,7 @@ def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _array(name: str, content: bytes) -> npt.NDArray[Any]:
-    """One array of plain numbers; its header must say exactly as many bytes as follow."""
+    """One array of plain numbers; its header must match the number of bytes that follow."""
     stream = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(stream)
@@ -241,7 +238,7 @@ def _array(name: str, content: bytes) -> npt.NDArray[Any]:
         }
         shape, by_columns, dtype = read[version](stream)
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"its part {name!r} is no array.") from error
+        raise ValueError(f"its part {name!r} is not an array.") from error
     if dtype not in (np.dtype("<f4"), np.dtype("u1")):
         raise ValueError(f"its part {name!r} holds {dtype} and not float32 numbers.")
     left = content[stream.tell() :]
@@ -251,7 +248,7 @@ def _array(name: str, content: bytes) -> npt.NDArray[Any]:
         and math.prod(shape) * dtype.itemsize == len(left)
     )
     if by_columns or not fits:
-        raise ValueError(f"its part {name!r} says shape {shape} but has {len(left)} bytes.")
+        raise ValueError(f"its part {name!r} has shape {shape} but {len(left)} bytes.")
     return np.frombuffer(left, dtype).reshape(shape)
 
 
@@ -259,56 +256,60 @@ def _metadata(text: npt.NDArray[Any] | None) -> dict[str, Any]:
     if text is None or text.dtype != np.uint8:
         raise ValueError("the policy file has no metadata.")
     try:
-        told = json.loads(text.tobytes().decode())
+        facts = json.loads(text.tobytes().decode())
     except (ValueError, RecursionError) as error:
         raise ValueError("the policy file's metadata is not JSON.") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
-        raise ValueError(f"the policy file's metadata does not say format {FORMAT!r}.")
-    return told
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ValueError(f"the policy file's metadata does not have format {FORMAT!r}.")
+    return facts
 
 
-def _check(arrays: dict[str, Floats], told: dict[str, Any]) -> None:
-    """Refuses a policy whose parts do not fit together, or are not finite."""
-    names = told.get("activations")
+def _check(arrays: dict[str, Floats], facts: dict[str, Any]) -> None:
+    """Check that the parts of a policy fit together and are finite."""
+    names = facts.get("activations")
     if not isinstance(names, list) or not 1 <= len(names) <= MOST_LAYERS:
-        raise ValueError("the policy has no list of activations.")
+        raise ValueError("the policy lacks a list of activations.")
     if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
-        raise ValueError(f"the policy has an activation that is none of {', '.join(ACTIVATIONS)}.")
-    if told.get("output") not in OUTPUTS:
-        raise ValueError(f"the policy's output is none of {', '.join(OUTPUTS)}.")
+        raise ValueError(f"the policy has an activation other than {', '.join(ACTIVATIONS)}.")
+    if facts.get("output") not in OUTPUTS:
+        raise ValueError(f"the policy's output is not one of {', '.join(OUTPUTS)}.")
     expected = {
         *VECTORS,
         *(f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names))),
     }
     if set(arrays) != expected:
-        strange = sorted(set(arrays) ^ expected)[0]
+        wrong = sorted(set(arrays) ^ expected)[0]
         raise ValueError(
-            f"the policy {'lacks' if strange in expected else 'has a strange'} {strange!r}."
+            f"the policy {'lacks' if wrong in expected else 'has an unknown'} {wrong!r}."
         )
     for name, array in arrays.items():
         if array.dtype != np.float32 or not array.size or not np.isfinite(array).all():
-            raise ValueError(f"the policy's {name} is not made of finite float32 numbers.")
-    _check_numbers(told)
-    _check_sizes(arrays, told, len(names))
+            raise ValueError(f"the policy's {name} does not hold finite float32 numbers.")
+    _check_numbers(facts)
+    _check_sizes(arrays, facts, len(names))
 
 
-def _check_numbers(told: dict[str, Any]) -> None:
-    warmth, noise = told.get("temperature"), told.get("noise_dim")
-    if not isinstance(warmth, int | float) or not 0.0 <= warmth < math.inf:
-        raise ValueError("the policy's temperature is no number of 0 or more.")
+def _check_numbers(facts: dict[str, Any]) -> None:
+    temperature, noise = facts.get("temperature"), facts.get("noise_dim")
+    if not isinstance(temperature, int | float) or not 0.0 <= temperature < math.inf:
+        raise ValueError("the policy's temperature is not a number of at least 0.")
     if not isinstance(noise, int) or isinstance(noise, bool) or noise < 0:
-        raise ValueError("the policy's noise_dim is no count.")
+        raise ValueError("the policy's noise_dim is not a count.")
 
 
-def _check_sizes(arrays: dict[str, Floats], told: dict[str, Any], layers: int) -> None:
+def _check_sizes(arrays: dict[str, Floats], facts: dict[str, Any], layers: int) -> None:
     mean, std, low, high = (arrays[name] for name in VECTORS)
     if mean.ndim != 1 or std.shape != mean.shape or not (std > 0).all():
         raise ValueError("the policy's observation_std does not fit its observation_mean.")
     if low.ndim != 1 or high.shape != low.shape or not (low < high).all():
         raise ValueError("the policy's action_high does not fit its action_low.")
-    if told["noise_dim"] not in ((len(low),) if told["output"] == "noise_minus" else (0, len(low))):
-        raise ValueError(f"the policy's noise_dim is {told['noise_dim']}, with {len(low)} actions.")
-    width = len(mean) + told["noise_dim"]
+    if facts["noise_dim"] not in (
+        (len(low),) if facts["output"] == "noise_minus" else (0, len(low))
+    ):
+        raise ValueError(
+            f"the policy's noise_dim is {facts['noise_dim']}, with {len(low)} actions."
+        )
+    width = len(mean) + facts["noise_dim"]
     for k in range(layers):
         weight, bias = arrays[f"weight_{k}"], arrays[f"bias_{k}"]
         if weight.ndim != 2 or weight.shape[0] != width or bias.shape != weight.shape[1:]:

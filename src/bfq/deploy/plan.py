@@ -1,11 +1,11 @@
-"""A policy of one network pass as a chain of array operations, which every exported format shares.
+"""A policy of one network call as a chain of array operations, shared by all export formats.
 
     x = [(s − mean) / std, temperature · ε]
     x = activation_k(x W_k + b_k)            for each layer k
     y = x | tanh(x) | temperature · ε − x    the output rule
     a = low + ½ (clip(y, −1, 1) + 1) (high − low)
 
-The embeddings of the times (r, t) = (0, 1) are constants and stand in the first layer's bias.
+The embeddings of the times (r, t) = (0, 1) are constants, added to the bias of the first layer.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.agents import Agent
+from bfq.agents.registry import agent_names, get_agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.nets.mlp import MLP, FlowNet
@@ -35,14 +36,12 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All numbers of a policy, and in which order they meet."""
+class PolicyPlan:
+    """All numbers of a policy, in the order of their use."""
 
     layers: tuple[Layer, ...]
     output: str  # plain | tanh | noise_minus
-    noise_dim: (
-        int  # standard normal numbers an action is drawn with; 0: it follows from the observation
-    )
+    noise_dim: int  # standard normal numbers per action; 0 for a deterministic policy
     temperature: float  # factor on this noise
     transforms: Transforms
 
@@ -56,71 +55,79 @@ class Plan:
         """Numbers in an action."""
         return len(self.transforms.action_low)
 
-
-EXPORTABLE = (
-    "a file holds one call of an MLP: bfq and ofql (embedded or raw_time), fql, iql, td3_bc, rebrac, srpo "
-    "and bc (gaussian or deterministic) can be exported, and an agent of your own if `network` in its "
-    "registration returns such a network"
-)
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the NumPy runtime needs besides the arrays."""
+        return {
+            "noise_dim": self.noise_dim,
+            "temperature": float(self.temperature),
+            "activations": [layer.activation for layer in self.layers],
+            "output": self.output,
+        }
 
 
 def plan_of(
     agent: Agent, state: Any, policy: str, temperature: float, transforms: Transforms
-) -> tuple[Plan, str]:
-    """The plan of one member, and whether it is the "ema" or the "online" policy."""
+) -> tuple[PolicyPlan, str]:
+    """Return the plan of one member, and whether it is the "ema" or the "online" policy."""
     acting = agent.network(state, policy) if agent.network else None
     if acting is None:
-        raise BadInput(
-            f"this {agent.name} cannot be exported, it acts in several calls; {EXPORTABLE}."
-        )
+        raise _refusal(agent, "acts in several network calls")
     network, which = acting
+    if type(network) not in _CHAINS:
+        raise _refusal(agent, f"acts with a {type(network).__name__}")
     sizes = len(transforms.observation_mean), len(transforms.action_low)
-    if type(network) not in _PASSES:
-        kind = type(network).__name__
-        raise BadInput(
-            f"this {agent.name} cannot be exported, it acts by its {kind}; {EXPORTABLE}."
-        )
-    layers, noise_dim, output = _PASSES[type(network)](network, *sizes)
+    try:
+        layers, noise_dim, output = _CHAINS[type(network)](network, *sizes)
+    except ValueError as error:
+        raise _refusal(agent, str(error)) from error
     if not all(np.isfinite(part).all() for layer in layers for part in layer[:2]):
         raise BadInput("this member's weights are not finite: its training has diverged.")
-    return Plan(layers, output, noise_dim, temperature if noise_dim else 0.0, transforms), which
+    temperature = temperature if noise_dim else 0.0
+    return PolicyPlan(layers, output, noise_dim, temperature, transforms), which
 
 
-Pass = tuple[tuple[Layer, ...], int, str]  # layers, numbers of noise, output rule
-
-
-def _embedded(network: EmbeddedVelocity, s: int, a: int) -> Pass:
-    """[a_t, embedding of t, embedding of r, s] with t = 1, r = 0."""
-    code = network.code(jnp.zeros(()), jnp.ones(()))
-    return (
-        _chain(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code),
-        a,
-        "noise_minus",
+def _refusal(agent: Agent, reason: str) -> BadInput:
+    names = ", ".join(name for name in agent_names() if get_agent(name).network)
+    return BadInput(
+        f"this {agent.name} {reason}, but an exported policy is one call of an MLP without layer "
+        f"norm: choose other settings of {names}, or name such a network as `network` in the "
+        "registration of your agent."
     )
 
 
-def _raw_time(network: RawTimeVelocity, s: int, a: int) -> Pass:
-    """[s, a_t, t, r] with t = 1, r = 0."""
-    layers = _chain(network.trunk, [slice(0, s + a)], slice(s + a, None), np.array([1.0, 0.0]))
+Chain = tuple[tuple[Layer, ...], int, str]  # layers, numbers of noise, output rule
+
+
+def _embedded(network: EmbeddedVelocity, s: int, a: int) -> Chain:
+    """[a_t, embedding of t, embedding of r, s] with t = 1, r = 0."""
+    code = network.code(jnp.zeros(()), jnp.ones(()))
+    layers = _layers(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code)
     return layers, a, "noise_minus"
 
 
-def _noise_first(network: FlowNet, s: int, a: int) -> Pass:
-    """[s, z]: FQL's one-step policy."""
+def _raw_time(network: RawTimeVelocity, s: int, a: int) -> Chain:
+    """[s, a_t, t, r] with t = 1, r = 0."""
+    times = np.array([1.0, 0.0])
+    return _layers(network.trunk, [slice(0, s + a)], slice(s + a, None), times), a, "noise_minus"
+
+
+def _noise_first(network: FlowNet, s: int, a: int) -> Chain:
+    """[s, z]: a one-step policy."""
     if len(network.trunk.hidden[0].weight) != s + a:
-        raise BadInput(f"a FlowNet that is told times acts in several passes; {EXPORTABLE}.")
-    return _chain(network.trunk, [slice(0, s + a)]), a, "plain"
+        raise ValueError("acts in several network calls")
+    return _layers(network.trunk, [slice(0, s + a)]), a, "plain"
 
 
-def _deterministic(network: Deterministic, s: int, a: int) -> Pass:
-    return _chain(network.mean, [slice(0, s)]), 0, "tanh"
+def _deterministic(network: Deterministic, s: int, a: int) -> Chain:
+    return _layers(network.mean, [slice(0, s)]), 0, "tanh"
 
 
-def _gaussian(network: Gaussian, s: int, a: int) -> Pass:
-    return _chain(network.mean, [slice(0, s)]), 0, "tanh" if network.tanh_mean else "plain"
+def _gaussian(network: Gaussian, s: int, a: int) -> Chain:
+    return _layers(network.mean, [slice(0, s)]), 0, "tanh" if network.tanh_mean else "plain"
 
 
-_PASSES: dict[type, Callable[..., Pass]] = {
+_CHAINS: dict[type, Callable[..., Chain]] = {
     EmbeddedVelocity: _embedded,
     RawTimeVelocity: _raw_time,
     FlowNet: _noise_first,
@@ -129,21 +136,20 @@ _PASSES: dict[type, Callable[..., Pass]] = {
 }
 
 
-def _chain(
+def _layers(
     mlp: MLP, rows: list[slice], constant: slice | None = None, code: Any = None
 ) -> tuple[Layer, ...]:
-    """The MLP's layers; of the first one's inputs some are kept, in this order, and some are constant."""
+    """The MLP's layers; `rows` of the first layer are kept in this order, others are constant."""
     if mlp.norm != "none":
-        raise BadInput("a policy with layer norm cannot be exported.")
+        raise ValueError("acts with a network that has layer norm")
     linears = [*mlp.hidden, mlp.output]
     weights = [np.asarray(linear.weight, np.float64) for linear in linears]
     biases = [np.asarray(linear.bias, np.float64) for linear in linears]
     if constant is not None:
         biases[0] = biases[0] + np.asarray(code, np.float64) @ weights[0][constant]
     weights[0] = np.concatenate([weights[0][kept] for kept in rows])
+    parts = zip(weights, biases, (*mlp.activations, "none"), strict=True)
     return tuple(
         Layer(np.ascontiguousarray(weight, np.float32), bias.astype(np.float32), activation)
-        for weight, bias, activation in zip(
-            weights, biases, (*mlp.activations, "none"), strict=True
-        )
+        for weight, bias, activation in parts
     )

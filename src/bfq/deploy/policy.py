@@ -1,4 +1,4 @@
-"""A trained member as a function from observations to actions, in the world's units."""
+"""A trained member as a function from observations to actions, in the units of the log."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from bfq.experiment import load_trained
 
 
 class Policy:
-    """One member. Call it with an observation, or a batch of them, in the units of the log."""
+    """A trained policy: call it with one observation, or a batch, in the units of the log."""
 
     def __init__(
         self,
@@ -35,13 +35,12 @@ class Policy:
         )
 
     def __repr__(self) -> str:
-        """What it is, in a line."""
-        seen, done = len(self._transforms.observation_mean), len(self._transforms.action_low)
+        sizes = len(self._transforms.observation_mean), len(self._transforms.action_low)
         how = f"temperature {self._acting.temperature:g}, candidates {self._acting.candidates}"
-        return f"Policy({self._name!r}: observations {seen}, actions {done}; {how})"
+        return f"Policy({self._name!r}: observations {sizes[0]}, actions {sizes[1]}; {how})"
 
     def __call__(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """The action, or actions; successive calls draw new noise, the same for the same seed."""
+        """Return the action, or actions; each call draws new noise, reproducible by the seed."""
         given = np.asarray(observations, np.float32)
         width = len(self._transforms.observation_mean)
         if given.ndim not in (1, 2) or given.shape[-1] != width:
@@ -49,12 +48,10 @@ class Policy:
         if not np.isfinite(given).all():
             raise BadInput("an observation holds a number that is not finite (NaN or infinite).")
         self._calls += 1
-        key = jax.random.fold_in(
-            self._key, 2**30 + self._calls
-        )  # away from the keys of the updates
-        actions = self._act(self._transforms.normalize(np.atleast_2d(given)), key)
-        world = self._transforms.from_unit(np.asarray(actions)).astype(np.float32)
-        return world.reshape(*given.shape[:-1], -1)
+        key = jax.random.fold_in(self._key, 2**30 + self._calls)  # never a key of an update
+        unit = self._act(self._transforms.normalize(np.atleast_2d(given)), key)
+        actions = self._transforms.from_unit(np.asarray(unit)).astype(np.float32)
+        return actions.reshape(*given.shape[:-1], -1)
 
 
 def load_policy(
@@ -65,11 +62,12 @@ def load_policy(
     temperature: float | None = None,
     seed: int = 0,
 ) -> Policy:
-    """A member of a finished or unfinished run, ready to act as its protocol says unless told otherwise."""
+    """Load a member of a run at its last checkpoint; it acts as the run's protocol says by default."""
     trained = load_trained(folder)
     state, config = trained.member(member)
-    wishes: dict[str, Any] = {"candidates": candidates, "temperature": temperature}
-    acting = replace(trained.protocol.acting, **{k: v for k, v in wishes.items() if v is not None})
+    given = {"candidates": candidates, "temperature": temperature}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    acting = replace(trained.protocol.acting, **changes)
     Protocol(acting=acting).check()
     check_acting(trained.population.agent, config, acting)
     return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)
