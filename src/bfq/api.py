@@ -13,7 +13,7 @@ from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import complete, evaluate_run, load_trained, start, world_of
+from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
 from bfq.options import PROTOCOL, check_options
 from bfq.run import RunRecord, new_folder
 from bfq.settings import compose, load_run, with_episode_steps
@@ -207,8 +207,8 @@ def evaluate(
         raise BadInput(f"the run has no member {member}.")
     if video is not None:
         check_video(Path(video))
-    world = world_of(with_episode_steps(run, episode_steps))
-    if world is None:
+    environment = environment_of(with_episode_steps(run, episode_steps))
+    if environment is None:
         raise BadInput(f"the run in {folder} has no simulator to score it in.")
     trained = load_trained(folder)
     chosen = protocol_from({**run.evaluation, **asked})
@@ -216,5 +216,5 @@ def evaluate(
     check_acting(population.agent, population.configs, chosen.acting)
     if video is not None:
         act = population_act(population, trained.checkpoint.states, trained.transforms, chosen)
-        film(act, world, chosen, len(run.members), member, Path(video))
-    return evaluate_run(trained, world, chosen)
+        film(act, environment, chosen, len(run.members), member, Path(video))
+    return evaluate_run(trained, environment, chosen)

@@ -16,8 +16,14 @@ from bfq.data.transforms import RewardTransform, Transforms, apply_transforms, f
 from bfq.errors import BadInput, Busy, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.evaluation.rollout import World, check_world, population_act, rollout
-from bfq.evaluation.scores import scores, told_scores
+from bfq.evaluation.rollout import (
+    EnvironmentSpec,
+    check_environment,
+    population_act,
+    rollout,
+    score_episodes,
+    scores_as_json,
+)
 from bfq.files import check_place, locked, make_folder, write_bytes
 from bfq.options import ProtocolValues
 from bfq.progress import announced, data_bar, reporting
@@ -66,9 +72,9 @@ def start(
     check_place(folder)
     check_precision(run.precision)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
-    world = world_of(run)
-    if world is not None:
-        check_world(world, dataset)
+    environment = environment_of(run)
+    if environment is not None:
+        check_environment(environment, dataset)
     for note in () if known else dataset.notes:
         say(f"note: {note}")
     begins = run.config.get("policy_target_start", 0)
@@ -99,9 +105,9 @@ def population_of(run: RunConfig) -> Population:
     return create_population(agent, configure(agent, run.config), run.members, half)
 
 
-def world_of(run: RunConfig) -> World | None:
+def environment_of(run: RunConfig) -> EnvironmentSpec | None:
     """The simulator of a run, if it has one."""
-    return World(run.simulator, run.episode_steps) if run.simulator else None
+    return EnvironmentSpec(run.simulator, run.episode_steps) if run.simulator else None
 
 
 def transforms_of(run: RunConfig) -> Transforms:
@@ -289,24 +295,24 @@ def last_scores(folder: Path, members: int) -> dict[str, Numbers | None] | None:
     return {"normalized": None, **rows[-1].metrics}
 
 
-def evaluate_run(trained: Trained, world: World, protocol: Protocol) -> RunRecord:
+def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Protocol) -> RunRecord:
     """Score the last checkpoint of every member."""
     run, members = trained.run, len(trained.population.members)
     act = population_act(
         trained.population, trained.checkpoint.states, trained.transforms, protocol
     )
-    found = scores(rollout(act, world, protocol, members), run.reference, run.metric)
+    found = score_episodes(rollout(act, environment, protocol, members), run.reference, run.metric)
     record = record_of(
         run,
         trained.population,
-        {"normalized": None, **told_scores(found)},
+        {"normalized": None, **scores_as_json(found)},
         trained.checkpoint.step,
         trained.checkpoint.position.clock,
     )
     return dataclasses.replace(
         record,
         protocol=ProtocolValues(**protocol.describe()),  # type: ignore[typeddict-item]
-        episode_steps=world.episode_steps,
+        episode_steps=environment.episode_steps,
     )
 
 
@@ -317,17 +323,17 @@ def draw_frames(folder: Path) -> None:
         checkpoints.is_dir() and any(checkpoints.iterdir())
     ):
         return
-    world = world_of(load_run(folder))
-    if world is None:
+    environment = environment_of(load_run(folder))
+    if environment is None:
         return
     trained = load_trained(folder)
     population, protocol = trained.population, trained.protocol
     act = population_act(population, trained.checkpoint.states, trained.transforms, protocol)
     try:
-        picture = strip(act, world, protocol, len(population.members))
+        picture = strip(act, environment, protocol, len(population.members))
     except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it
         say(
-            f"note: no pictures of the policy: this machine cannot render {world.simulator}: {error!r}"
+            f"note: no pictures of the policy: this machine cannot render {environment.simulator}: {error!r}"
         )
         return
     write_bytes(folder / "frames.png", picture)
@@ -342,7 +348,7 @@ def _train(
     trackers: tuple[str, ...],
     quiet: bool,
 ) -> LoopResult:
-    world, protocol = world_of(run), protocol_from(dict(run.evaluation))
+    environment, protocol = environment_of(run), protocol_from(dict(run.evaluation))
 
     def fetch(which: Any) -> dict[str, Any]:
         rows = dataset.rows(which) if isinstance(which, slice) else dataset.take(which)
@@ -354,13 +360,13 @@ def _train(
         return arrays
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:
-        assert world is not None
+        assert environment is not None
         members = len(population.members)
         reporter.waiting(f"evaluating {members} × {protocol.episodes} episodes")
         act = population_act(population, states, transforms, protocol)
-        episodes = rollout(act, world, protocol, members)
-        found = scores(episodes, run.reference, run.metric)
-        return told_scores(found)
+        episodes = rollout(act, environment, protocol, members)
+        found = score_episodes(episodes, run.reference, run.metric)
+        return scores_as_json(found)
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
@@ -369,7 +375,7 @@ def _train(
     with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
         options = loop_options(
-            run.steps, run.chunk, run.evaluations if world else 0, not run.keep_going
+            run.steps, run.chunk, run.evaluations if environment else 0, not run.keep_going
         )
         if options.eval_at and list(options.eval_at) != run.evaluations:
             steps = ", ".join(f"{step:,}" for step in dict.fromkeys(options.eval_at))
@@ -382,7 +388,7 @@ def _train(
             Health(
                 transforms.reward(extremes).tolist(), discounts, names, population.agent.watched
             ),
-            evaluate if world else None,
+            evaluate if environment else None,
             open_trackers(trackers, folder, as_json(run)),
             say,
         )

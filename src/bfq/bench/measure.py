@@ -17,7 +17,7 @@ from bfq.bench.timing import device_limits, minimum_cost, timed
 from bfq.data.transforms import RewardTransform, Transforms
 from bfq.envs.batch import SerialEnvironments
 from bfq.evaluation.protocol import Protocol
-from bfq.evaluation.rollout import World, population_act, rollout
+from bfq.evaluation.rollout import EnvironmentSpec, population_act, rollout
 from bfq.run import members_of
 from bfq.training.population import Population, Transitions, create_population, initial_states, pack
 from bfq.training.program import Program
@@ -289,10 +289,14 @@ def time_rollout(
 
 
 def time_evaluation(
-    population: Population, world: World, protocol: Protocol, steps: int | None, repeats: int
+    population: Population,
+    environment: EnvironmentSpec,
+    protocol: Protocol,
+    steps: int | None,
+    repeats: int,
 ) -> list[RolloutTiming]:
     """Time evaluations of the same freshly initialized members, fastest first."""
-    one = SerialEnvironments(world.simulator, [0], world.episode_steps)
+    one = SerialEnvironments(environment.simulator, [0], environment.episode_steps)
     spec = Spec(one.observations.shape[1], len(one.action_low))
     zeros, unchanged = np.zeros(spec.observation_dim, np.float32), RewardTransform("none", 1.0, 0.0)
     transforms = Transforms(zeros, zeros + 1, one.action_low, one.action_high, unchanged, "none")
@@ -300,7 +304,7 @@ def time_evaluation(
     act = population_act(population, initial_states(population, spec), transforms, protocol)
 
     def evaluate(policy: Any) -> Any:
-        return rollout(policy, world, protocol, len(population.members))
+        return rollout(policy, environment, protocol, len(population.members))
 
     time_rollout(evaluate, act, WARM_UP)
     return sorted(time_rollout(evaluate, act, steps) for _ in range(repeats))

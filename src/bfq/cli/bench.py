@@ -371,12 +371,16 @@ def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
     from bfq.bench.measure import time_evaluation
     from bfq.envs.worker_pool import cores
     from bfq.evaluation.protocol import protocol_from
-    from bfq.evaluation.rollout import World
+    from bfq.evaluation.rollout import EnvironmentSpec
     from bfq.experiment import population_of
 
-    world = World(str(run.simulator), run.episode_steps)
+    environment = EnvironmentSpec(str(run.simulator), run.episode_steps)
     timings = time_evaluation(
-        population_of(run), world, protocol_from(dict(run.evaluation)), args.steps, args.repeats
+        population_of(run),
+        environment,
+        protocol_from(dict(run.evaluation)),
+        args.steps,
+        args.repeats,
     )
     median = timings[len(timings) // 2]
     acting = {name: run.evaluation[name] for name in ("episodes", "candidates", "sampling_steps")}

@@ -1,4 +1,4 @@
-"""Episodes of all members at once: one call of the network a time step for every simulator."""
+"""Evaluation: episodes of all members together, with one network call per time step, and their scores."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -14,48 +14,52 @@ from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments, make_environments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
+from bfq.run import Numbers, Reference
 from bfq.training.compiled import remember_compilations
+from bfq.training.loop import json_numbers
 from bfq.training.population import Population
 
 Floats = npt.NDArray[np.float32]
 Act = Callable[[Floats, int], Floats]
+Scores = dict[str, Any]
 
 
-class World(NamedTuple):
-    """Where episodes happen."""
+class EnvironmentSpec(NamedTuple):
+    """The environment of an evaluation."""
 
     simulator: str
     episode_steps: int
 
 
-def check_world(world: World, dataset: Dataset) -> None:
-    """Refuses a simulator that does not exist or does not fit the data, before anything is trained for it."""
-    simulators = SerialEnvironments(world.simulator, [0], world.episode_steps)
-    seen, acted = simulators.observations.shape[1:], simulators.action_low.shape
-    low, high = simulators.action_low, simulators.action_high
-    simulators.close()
-    if (seen, acted) != ((dataset.observation_dim,), (dataset.action_dim,)):
+def check_environment(environment: EnvironmentSpec, dataset: Dataset) -> None:
+    """Check, before training, that the simulator exists and fits the data."""
+    one = SerialEnvironments(environment.simulator, [0], environment.episode_steps)
+    observation, action = one.observations.shape[1:], one.action_low.shape
+    low, high = one.action_low, one.action_high
+    one.close()
+    if (observation, action) != ((dataset.observation_dim,), (dataset.action_dim,)):
         raise BadInput(
-            f"{world.simulator} has observations of shape {seen} and actions of shape {acted}, but the data "
-            f"has {dataset.observation_dim} and {dataset.action_dim} numbers."
+            f"{environment.simulator} has observations of shape {observation} and actions of shape {action}, "
+            f"but the data has {dataset.observation_dim} and {dataset.action_dim} numbers."
         )
     if (dataset.action_low < low).any() or (dataset.action_high > high).any():
         raise BadInput(
-            f"{world.simulator} takes actions from {low.min():g} to {high.max():g}, but the data's range is "
-            f"{dataset.action_low.min():g} to {dataset.action_high.max():g}: give action_low and action_high."
+            f"{environment.simulator} takes actions from {low.min():g} to {high.max():g}, but the data's "
+            f"range is {dataset.action_low.min():g} to {dataset.action_high.max():g}: give action_low and "
+            "action_high."
         )
 
 
 def population_act(
     population: Population, states: Any, transforms: Transforms, protocol: Protocol
 ) -> Act:
-    """Actions in the world's units for (members, episodes) observations, as a function of the time step."""
+    """A function from (members, episodes) observations and the time step to actions, both untransformed."""
     remember_compilations()
     policy = _compiled_act(population.agent.act, protocol.acting)
 
     def act(observations: Floats, time: int) -> Floats:
-        seen = transforms.normalize(observations)
-        actions = policy(states, seen, population.keys, population.configs, np.int32(time))
+        normalized = transforms.normalize(observations)
+        actions = policy(states, normalized, population.keys, population.configs, np.int32(time))
         return transforms.from_unit(np.asarray(actions))
 
     return act
@@ -65,10 +69,10 @@ _PROGRAMS: dict[tuple[Any, Acting], Any] = {}
 
 
 def _compiled_act(act: Any, acting: Acting) -> Any:
-    """The agent's act for all members, compiled once for each way of acting."""
+    """The agent's act for all members, compiled once per way of acting."""
 
     def member(state: Any, observations: Any, key: Any, config: Any, time: Any) -> Any:
-        # Updates fold in 0, 1, 2, …; acting counts down from the top of the range, where they never arrive.
+        # Updates fold in 0, 1, 2, …; acting counts down from the top of the range.
         return act(state, observations, jax.random.fold_in(key, 2**31 - 1 - time), config, acting)
 
     if (act, acting) not in _PROGRAMS:
@@ -76,30 +80,56 @@ def _compiled_act(act: Any, acting: Acting) -> Any:
     return _PROGRAMS[act, acting]
 
 
-class Episodes(NamedTuple):
-    """What became of every episode, (members, episodes)."""
+class EpisodeResults(NamedTuple):
+    """The result of every episode, (members, episodes)."""
 
     returns: npt.NDArray[np.float64]  # undiscounted, untransformed
-    success: npt.NDArray[np.float64]  # 1 or 0 at the last step; NaN in worlds that do not tell
+    success: npt.NDArray[np.float64]  # 1 or 0 at the last step; NaN where there is no success
 
 
-def rollout(act: Act, world: World, protocol: Protocol, members: int) -> Episodes:
-    """Runs every member's episodes. Episode k begins in the same state for every member."""
+def rollout(
+    act: Act, environment: EnvironmentSpec, protocol: Protocol, members: int
+) -> EpisodeResults:
+    """Run the episodes of every member. Episode k starts in the same state for every member."""
     seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
-    returns, time = np.zeros(len(seeds)), 0
-    with closing(make_environments(world.simulator, seeds, world.episode_steps)) as simulators:
+    shape, returns, time = (members, protocol.episodes), np.zeros(len(seeds)), 0
+    opened = make_environments(environment.simulator, seeds, environment.episode_steps)
+    with closing(opened) as simulators:
         observations = simulators.reset()
         while simulators.running.any():
-            actions = act(observations.reshape(members, protocol.episodes, -1), time).reshape(
-                len(seeds), -1
-            )
-            broken = ~np.isfinite(actions).all(
-                1
-            )  # a diverged member has no return; no simulator takes NaN
-            observations, rewards, _, _ = simulators.step(
-                np.nan_to_num(actions, posinf=0.0, neginf=0.0)
-            )
-            returns += np.where(broken, np.nan, rewards)
+            actions = act(observations.reshape(*shape, -1), time).reshape(len(seeds), -1)
+            # A diverged member has no return; no simulator accepts NaN.
+            diverged = ~np.isfinite(actions).all(1)
+            finite = np.nan_to_num(actions, posinf=0.0, neginf=0.0)
+            observations, rewards, _, _ = simulators.step(finite)
+            returns += np.where(diverged, np.nan, rewards)
             time += 1
-    shape = (members, protocol.episodes)
-    return Episodes(returns.reshape(shape), simulators.success.astype(np.float64).reshape(shape))
+    success = simulators.success.astype(np.float64)
+    return EpisodeResults(returns.reshape(shape), success.reshape(shape))
+
+
+def score_episodes(
+    results: EpisodeResults, reference: Reference | None, metric: str = "return"
+) -> Scores:
+    """Mean return, success rate where there is success, and normalized score of each member.
+
+    `metric` is what is normalized. Without a reference `normalized` is None.
+    """
+    found: Scores = {"return": results.returns.mean(1).tolist()}
+    if not np.isnan(results.success).all():
+        # A diverged member has no return, and so no success.
+        success = np.where(np.isnan(results.returns), np.nan, results.success)
+        found["success"] = success.mean(1).tolist()
+    found["normalized"] = (
+        None if reference is None else [reference.normalize(value) for value in found[metric]]
+    )
+    return found
+
+
+def scores_as_json(found: Scores) -> dict[str, Numbers]:
+    """The scores that exist, with None for a member that diverged."""
+    return {
+        name: json_numbers(np.asarray(values))
+        for name, values in found.items()
+        if values is not None
+    }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bfq.errors import BadInput
 from bfq.evaluation.film import strip
 from bfq.evaluation.rollout import population_act
-from bfq.experiment import load_trained, world_of
+from bfq.experiment import environment_of, load_trained
 from bfq.run import RUNS
 from bfq_paper.results.cells import Cell, Outcome
 from bfq_paper.shown.kept_pictures import kept_picture
@@ -101,13 +101,13 @@ def _shown(outcome: Outcome, row: str) -> Cell | None:
 def _draw(folder: Path) -> bytes:
     """The last checkpoint acts under the run's own protocol."""
     trained = load_trained(folder)
-    world = world_of(trained.run)
-    if world is None:
+    environment = environment_of(trained.run)
+    if environment is None:
         raise BadInput(f"the run in {folder} has no simulator.")
     act = population_act(
         trained.population, trained.checkpoint.states, trained.transforms, trained.protocol
     )
-    return strip(act, world, trained.protocol, len(trained.population.members))
+    return strip(act, environment, trained.protocol, len(trained.population.members))
 
 
 def _told(error: Exception) -> str:
