@@ -40,7 +40,7 @@ def masses_hint(source: str) -> str:
     return f"{FACT}." if source.endswith(PUBLISHED) else ""
 
 
-PLAN_COLUMN = "errand"  # of play data: 1 where a plan ends, 2 where it succeeds
+PLAN_COLUMN = "subtask"  # of play data: 1 where a plan ends, 2 where it succeeds
 BINS = 40  # of a histogram, at most
 FEW = 20  # distinct rewards that are listed, and the fewest episodes for a correlation
 SLACK = 1e-3  # of the action range: values closer to a bound count as at the bound
