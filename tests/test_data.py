@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import bfq
+from bfq.data.readers import delimited
 from bfq.data.readers.tables import read_table
 from bfq.data.transforms import apply_transforms, fit_transforms
 from bfq.envs.batch import SerialEnvironments
@@ -141,6 +142,21 @@ def test_files_give_what_arrays_give(tmp_path, ending):
     data = load_dataset(path)
     assert data.sha256 == bfq.from_arrays(**given).sha256
     assert data.name == "log"
+
+
+def test_a_run_reads_its_data_once(tmp_path, monkeypatch):
+    given, reads = columns(), []
+    rows = np.c_[given["observations"], given["actions"], given["rewards"], given["terminals"]]
+    names = "obs_0,obs_1,obs_2,act_0,act_1,reward,terminal"
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header=names, comments="")
+    read = delimited.read_csv
+    monkeypatch.setattr(delimited, "read_csv", lambda *args: reads.append(args) or read(*args))
+    small = {"width": 8, "depth": 1, "batch_size": 4}
+    result = bfq.train(
+        tmp_path / "log.csv", "bc", steps=2, seeds=1, values=small, out=tmp_path / "run", quiet=True
+    )
+    assert len(reads) == 1
+    assert result.record
 
 
 def test_bad_files_are_refused_and_pickles_never_loaded(tmp_path):

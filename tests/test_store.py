@@ -3,6 +3,8 @@
 import json
 import mmap
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -142,32 +144,144 @@ def _other_dtype(folder: Path) -> None:
 
 
 DAMAGES = {
-    "a missing file": lambda folder: (folder / "transitions.npy").unlink(),
-    "a truncated file": lambda folder: os.truncate(folder / "transitions.npy", 200),
-    "another length": lambda folder: np.save(folder / "episode_ends.npy", np.zeros(3, bool)),
-    "another type": _other_dtype,
-    "objects": lambda folder: np.save(
+    "transitions.npy, missing": lambda folder: (folder / "transitions.npy").unlink(),
+    "transitions.npy, cut": lambda folder: os.truncate(folder / "transitions.npy", 200),
+    "transitions.npy, in float64": _other_dtype,
+    "episode_ends.npy, short": lambda folder: np.save(
+        folder / "episode_ends.npy", np.zeros(3, bool)
+    ),
+    "episode_ends.npy, objects": lambda folder: np.save(
         folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True
     ),
-    "no card": lambda folder: (folder / "dataset.json").write_text("{"),
-    "another card": lambda folder: (folder / "dataset.json").write_text("[]"),
-    "a card with holes": lambda folder: (folder / "dataset.json").write_text('{"format": 1}'),
+    "returns.npy, short": lambda folder: np.save(folder / "returns.npy", np.zeros(1)),
+    "infos-qpos.npy, a table": lambda folder: (folder / "infos-qpos.npy").write_bytes(
+        b"PK\x03\x04"
+    ),
+    "dataset.json, missing": lambda folder: (folder / "dataset.json").unlink(),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_store_is_said_in_a_sentence(tmp_path, damage):
+def test_a_damaged_store_is_refused_with_the_name_of_the_file(tmp_path, damage):
     store.save_dataset(piece(10), tmp_path / "set")
     DAMAGES[damage](tmp_path / "set")
-    with pytest.raises(BadInput, match="damaged|no dataset|not the card"):
+    with pytest.raises(BadInput, match=damage.split(",")[0]) as raised:
+        store.open_dataset(tmp_path / "set")
+    assert "\n" not in str(raised.value)
+
+
+def fields(content: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """The path of every value in a card, except inside `made`, which is free."""
+    yield path
+    if isinstance(content, dict) and path != ("made",):
+        for name, value in content.items():
+            yield from fields(value, (*path, name))
+    if isinstance(content, list) and content:
+        yield from fields(content[0], (*path, 0))
+
+
+CARD = {
+    "observation_dim": 3, "action_dim": 2, "action_low": [-2.0, -2.0], "action_high": [2.0, 2.0],
+    "infos": ["qpos", "time"], "format": 1, "name": "piece", "source": "dice", "notes": ["a note"],
+    "made": {}, "transitions": 10,
+    "summary": {
+        "sha256": "0" * 64, "observation_mean": [0.0] * 3, "observation_std": [1.0] * 3,
+        "reward_mean": 0.0, "reward_std": 1.0, "reward_low": -1.0, "reward_high": 1.0,
+    },
+}  # fmt: skip
+WRONG = [None, [], {}, [1], [None], True, -1, 7.5, 1e300, 10**30, "x<y", "", {"a": 1}]
+
+
+# The values of WRONG that are right in a field.
+VALID = {
+    "name": [], "source": ["x<y", ""], "notes": [[]], "notes.0": ["x<y", ""], "infos": [[]],
+    "made": [{}, {"a": 1}], "action_low.0": [-1], "action_high.0": [-1, 7.5, 10**30],
+    "summary.reward_mean": [-1], "summary.reward_low": [-1], "summary.reward_high": [7.5, 1e300, 10**30],
+    "summary.reward_std": [7.5, 1e300, 10**30], "summary.observation_std.0": [7.5, 1e300, 10**30],
+    "summary.observation_mean.0": [-1, 7.5, 1e300, 10**30],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path", list(fields(CARD)), ids=lambda path: ".".join(map(str, path)) or "card"
+)
+def test_every_altered_field_of_a_card_is_refused_by_its_name(tmp_path, path):
+    store.save_dataset(piece(10), tmp_path / "set")
+    file = tmp_path / "set" / "dataset.json"
+    whole = json.loads(file.read_text())
+    assert list(fields(whole)) == list(fields(CARD))
+    names = [str(part) for part in path if isinstance(part, str)]
+    for value in WRONG:
+        if any(
+            value is right or value == right for right in VALID.get(".".join(map(str, path)), [])
+        ):
+            continue
+        card = json.loads(json.dumps(whole))
+        if path:
+            target = card
+            for part in path[:-1]:
+                target = target[part]
+            target[path[-1]] = value
+        else:
+            card = value
+        file.write_text(json.dumps(card))
+        with pytest.raises(BadInput) as raised:
+            store.open_dataset(tmp_path / "set")
+        assert "dataset.json" in str(raised.value)
+        assert all(name in str(raised.value) for name in names[-1:]), (value, str(raised.value))
+        assert "\n" not in str(raised.value)
+    if path and isinstance(path[-1], str):  # a missing field
+        card = json.loads(json.dumps(whole))
+        target = card
+        for part in path[:-1]:
+            target = target[part]
+        del target[path[-1]]
+        file.write_text(json.dumps(card))
+        if path != ("format",):
+            with pytest.raises(BadInput, match=str(path[-1])):
+                store.open_dataset(tmp_path / "set")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 10_000,
+        '{"a":' * 10_000,
+        "nonsense",
+        "[]",
+        "5",
+        '{"format": 1}',
+        "\xff",
+        "NaN",
+    ],
+)
+def test_a_card_that_is_no_card_is_refused(tmp_path, text):
+    store.save_dataset(piece(10), tmp_path / "set")
+    (tmp_path / "set" / "dataset.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadInput, match="dataset.json") as raised:
+        store.open_dataset(tmp_path / "set")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+@pytest.mark.parametrize("field", ["action_low", "action_high", "reward_mean"])
+def test_a_number_that_is_not_finite_is_refused(tmp_path, field, number):
+    store.save_dataset(piece(10), tmp_path / "set")
+    file = tmp_path / "set" / "dataset.json"
+    text = re.sub(rf'("{field}": \[?\s*)[-\d.e]+', rf"\g<1>{number}", file.read_text())
+    assert number in text
+    file.write_text(text)
+    with pytest.raises(BadInput, match="dataset.json"):
         store.open_dataset(tmp_path / "set")
 
 
 def test_a_card_cannot_point_outside_its_folder(tmp_path):
     store.save_dataset(piece(10), tmp_path / "set")
-    card = json.loads((tmp_path / "set" / "dataset.json").read_text())
-    (tmp_path / "set" / "dataset.json").write_text(json.dumps({**card, "infos": ["../../secret"]}))
-    with pytest.raises(BadInput, match=r"infos\[0\]"):
+    file = tmp_path / "set" / "dataset.json"
+    file.write_text(file.read_text().replace('"qpos"', '"../../secret"'))
+    with pytest.raises(BadInput, match=r"infos\[0\]|infos\[\.\.\.\]"):
         store.open_dataset(tmp_path / "set")
 
 
@@ -186,7 +300,7 @@ def test_the_home_is_the_users_choice(monkeypatch, tmp_path):
     assert home() == tmp_path / "cache" / "bfq"
 
 
-@pytest.mark.parametrize("name", ["", "a//b", "../x", "a/..", "/etc", "a\\b", "a\nb"])
+@pytest.mark.parametrize("name", ["", "a//b", "../x", "a/..", "/etc", "a\\b", "a\nb", "<script>"])
 def test_a_name_cannot_leave_the_home(name):
     with pytest.raises(BadInput, match="cannot name a dataset"):
         dataset_folder(name)

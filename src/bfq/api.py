@@ -149,9 +149,8 @@ def train(
         place = folder / name
         run = dataclasses.replace(run, task=str(place.absolute()))
         start(run, folder, task, keep=lambda: save_dataset(task, place))
-    else:
-        start(run, folder)
-    return Result(folder, complete(folder, quiet=quiet))
+        return Result(folder, complete(folder, task, quiet=quiet))
+    return Result(folder, complete(folder, start(run, folder), quiet=quiet))
 
 
 def evaluate(

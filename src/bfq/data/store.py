@@ -171,11 +171,9 @@ def _assemble(folder: Path, layout: Layout, rows: int) -> Dataset:
 
 def _open_array(path: Path) -> Column:
     try:
-        array: Column = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: Column = np.lib.format.open_memmap(path, mode="r")  # refuses objects
     except Exception as error:  # noqa: BLE001 - a parser of damaged files may raise anything
         raise _damaged(path, str(error) or type(error).__name__) from error
-    if not isinstance(array, np.ndarray):
-        raise _damaged(path, "it is not a single array")
     return array
 
 
