@@ -58,7 +58,7 @@ def c_source(plan: PolicyPlan, metadata: dict[str, Any]) -> bytes:
     arrays |= {"action_half": half, "action_middle": transforms.action_low + half}
     layers = []
     for k, layer in enumerate(plan.layers):
-        arrays[f"weight_{k}"], arrays[f"bias_{k}"] = pack(layer)
+        arrays[f"weight_{k}"], arrays[f"bias_{k}"] = pack_blocks(layer)
         blocks, inputs, lanes = arrays[f"weight_{k}"].shape
         layers.append(
             {"blocks": blocks, "inputs": inputs, "lanes": lanes, "activation": layer.activation}
@@ -94,7 +94,7 @@ def _literal(value: Any) -> str:
     return f"{np.float32(value)!s}f"
 
 
-def pack(layer: Layer) -> tuple[Floats, Floats]:
+def pack_blocks(layer: Layer) -> tuple[Floats, Floats]:
     """W[block][input][lane] and the bias, padded with zeros to whole blocks."""
     lanes = WIDE if len(layer.bias) > NARROW else NARROW
     more = -len(layer.bias) % lanes

@@ -30,7 +30,7 @@ DASHES = (0, (4, 2.5))
 WIDE = 20.0  # ratio of the largest value to the smallest from which on the scale is logarithmic
 
 
-class Layout(NamedTuple):
+class PanelGrid(NamedTuple):
     """Sizes of panels in a grid, in inches."""
 
     wide: float
@@ -91,7 +91,7 @@ def draw_sweeps(
 
     Dashed: the paper's means. Panels share their scale if it is `logarithmic` or if they are `level`.
     """
-    layout = Layout(
+    layout = PanelGrid(
         WIDTH, left=0.55, right=0.2, between=0.45, top=0.64, above=0.1, tall=2.3, below=0.6,
         columns=2 if len(panels) == 4 else min(3, len(panels)),
     )  # fmt: skip
@@ -242,7 +242,7 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
     agents = list(dict.fromkeys(line.agent for panel in panels for line in panel.lines))
     colors = {agent: COLORS[k % len(COLORS)] for k, agent in enumerate(agents)}
     columns, line = min(3, len(panels)), 0.2
-    layout = Layout(
+    layout = PanelGrid(
         WIDTH if columns > 1 else 5.0, left=0.62, right=0.12, between=0.34,
         top=0.82 + line * math.ceil(len(agents) / NAMES), above=0.34, tall=2.0, below=0.5,
         columns=columns,
