@@ -158,8 +158,8 @@ def not_yet(*values):
         not_yet("bfq.agents.bfq", 10, 1_200),
         not_yet("bfq.agents.fql", 10, 1_200),
         not_yet("bfq.agents.dql", 10, 1_200),
-        not_yet("bfq.agents.td3_bc", 10, 1_200),
-        not_yet("bfq.cli.train", 60, 13_000),
+        ("bfq.agents.td3_bc", 10, 1_200),
+        ("bfq.cli.train", 60, 10_000),
     ],
 )
 def test_few_files_explain_an_update_and_a_command(module, files, size):

@@ -101,7 +101,7 @@ def test_evaluate_scores_a_run_under_its_own_protocol_and_others(finished, capsy
              "--temperature", "0.5", "--policy", "online", "--out", str(tmp_path / "s.json")]  # fmt: skip
     assert main(["evaluate", str(finished), *words]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "softmax of 3 candidates, w = 5" in shown
+    assert "3 candidates, softmax of weight 5" in shown
     assert "mean ± std" in shown
     stored = content(tmp_path / "s.json")
     asked = {"episodes": 2, "candidates": 3, "softmax_weight": 5.0, "policy": "online"}

@@ -14,7 +14,7 @@ from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
-from bfq.options import PROTOCOL, check_options
+from bfq.options import OPTIONS, PROTOCOL, check_options
 from bfq.run import RunRecord, new_folder
 from bfq.settings import compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
@@ -118,28 +118,8 @@ def train(
     Returns:
         The run folder and its record, with the scores.
     """
-    options: dict[str, Any] = {
-        "steps": steps,
-        "seeds": seeds,
-        "values": values,
-        "baselines": baselines,
-        "eval_episodes": eval_episodes,
-        "eval_seed": eval_seed,
-        "evaluations": evaluations,
-        "candidates": candidates,
-        "temperature": temperature,
-        "selection": selection,
-        "softmax_weight": softmax_weight,
-        "policy": policy,
-        "sampling_steps": sampling_steps,
-        "sampler": sampler,
-        "data": data,
-        "simulator": simulator,
-        "episode_steps": episode_steps,
-        "keep_going": keep_going,
-        "precision": precision,
-        "chunk": chunk,
-    }
+    given = locals()
+    options = {option: given[option] for option in OPTIONS if option not in ("task", "agent")}
     name = OWN_DATA if isinstance(task, Dataset) else str(task)
     run = compose(name, load_agent(agent), **options)
     folder = Path(out) if out is not None else new_folder(run)
@@ -189,18 +169,8 @@ def evaluate(
     Returns:
         A record like result.json, with today's versions and device. `command` trains the run.
     """
-    protocol: dict[str, Any] = {
-        "episodes": episodes,
-        "seed": seed,
-        "candidates": candidates,
-        "temperature": temperature,
-        "selection": selection,
-        "softmax_weight": softmax_weight,
-        "policy": policy,
-        "sampling_steps": sampling_steps,
-        "sampler": sampler,
-    }
-    asked = check_options(protocol, PROTOCOL)
+    given = locals()
+    asked = check_options({name: given[name] for name in PROTOCOL}, PROTOCOL)
     run = load_run(Path(folder))
     if not 0 <= member < len(run.members):
         raise BadInput(f"the run has no member {member}.")

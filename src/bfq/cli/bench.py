@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bfq.cli.words import numbers, show_json
+from bfq.cli.words import parse_counts, show_json
 from bfq.errors import BadInput, counted, unknown
 from bfq.options import parse_values
 
@@ -94,7 +94,7 @@ def _add_own(name: str, add: Callable[..., Any]) -> None:
     """The options of one kind of measurement."""
 
     def many(flag: str, about: str, default: list[int] | None = None) -> None:
-        add(flag, type=numbers, metavar="N[,N…]", help=about, default=default)
+        add(flag, type=parse_counts, metavar="N[,N…]", help=about, default=default)
 
     def one(flag: str, default: int, about: str) -> None:
         add(flag, type=int, default=default, metavar="N", help=f"{about}; default {default}")

@@ -60,11 +60,16 @@ def _show(record: "RunRecord") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from bfq.reports import describe_acting
     from bfq.reports.statistics import mean_text, number_text, summarize
 
-    scores, members = record.scores or {}, record.members
+    scores, members, protocol = record.scores or {}, record.members, record.protocol
     title = f"{record.agent} on {record.task}, update {record.steps:,}"
-    table = Table(title=title, caption=_protocol(record), box=box.SIMPLE_HEAD)
+    caption = (
+        f"{counted(protocol['episodes'], 'episode')} of up to {record.episode_steps:,} steps "
+        f"from seed {protocol['seed']}, {protocol['checkpoint']} checkpoint; {describe_acting(record)}"
+    )
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD)
     for column in ("member", "return", "normalized"):
         table.add_column(column, justify="right")
     nothing: list[float | None] = [None] * len(members)
@@ -82,26 +87,3 @@ def _show(record: "RunRecord") -> None:
         ]
         table.add_row("mean ± std", *means)
     Console().print(table)
-
-
-def _protocol(record: "RunRecord") -> str:
-    """The protocol in words, without what the agent does not use."""
-    protocol, ignored = record.protocol, record.ignores
-    words = [
-        f"{counted(protocol['episodes'], 'episode')} of up to {record.episode_steps:,} steps",
-        f"from seed {protocol['seed']}",
-        f"{protocol['checkpoint']} checkpoint",
-    ]
-    words += [] if "policy" in ignored else [f"{protocol['policy']} policy"]
-    words += ["no noise" if "temperature" in ignored else f"noise × {protocol['temperature']:g}"]
-    if protocol["candidates"] > 1:
-        weight = (
-            f", w = {protocol['softmax_weight']:g}" if protocol["selection"] == "softmax" else ""
-        )
-        words.append(f"{protocol['selection']} of {protocol['candidates']} candidates{weight}")
-    if protocol["sampling_steps"]:
-        many = "s" if protocol["sampling_steps"] > 1 else ""
-        words.append(f"{protocol['sampling_steps']} sampling step{many}")
-    if protocol["sampler"] != "trained":
-        words.append(f"sampler {protocol['sampler']}")
-    return ", ".join(words)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from bfq.errors import BadInput, DiskTrouble
-from bfq.options import Option, parse
+from bfq.options import OPTIONS, Option, parse
 
 TOO_LARGE = "RESOURCE_EXHAUSTED"  # how XLA's message begins when memory runs out
 BAD_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -92,17 +92,11 @@ def read_options(args: argparse.Namespace, options: Mapping[str, Option]) -> dic
 
 def seeds(word: str) -> int | list[int]:
     """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
-    return _count_or_list(word, "a number of seeds nor a list of seeds")
+    found: int | list[int] = parse(OPTIONS["seeds"], word)
+    return found
 
 
-def _count_or_list(word: str, neither: str) -> int | list[int]:
-    try:
-        return [int(one) for one in word.split(",") if one] if "," in word else int(word)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{word!r} is neither {neither}") from error
-
-
-def numbers(word: str) -> list[int]:
+def parse_counts(word: str) -> list[int]:
     """`1,6,42` as a list of counts, each at least 0."""
     try:
         found = [int(one) for one in word.split(",")]
@@ -114,7 +108,7 @@ def numbers(word: str) -> list[int]:
 
 
 def show_json(content: Any) -> None:
-    """Prints the answer for a program to read."""
+    """Print a result as JSON."""
     print(json.dumps(content, indent=1, allow_nan=False))
 
 

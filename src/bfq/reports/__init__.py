@@ -132,7 +132,7 @@ def score_name(unit: str, runs: Iterable[Run]) -> str:
     return SUCCESS if successes else UNITS[unit]
 
 
-def describe_acting(run: Run) -> str:
+def describe_acting(run: RunRecord) -> str:
     """How actions were chosen, briefly; defaults are not mentioned."""
     ignored = {name: DEFAULTS[name] for name in run.ignores if name in DEFAULTS}
     values: dict[str, Any] = {**run.protocol, **ignored}
