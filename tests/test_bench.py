@@ -212,7 +212,7 @@ REFUSED = {
     "act --flow-steps 2": "--flow-steps",
     "act --figure growth.png": "--figure",
     "evaluate --episodes 0": "--episodes must be from 1 to",
-    "evaluate --agent bc --candidates 2": "cannot choose",
+    "evaluate --agent bc --candidates 2": "cannot select",
     "evaluate --task nowhere": "nowhere",
     "evaluate --task mine.npz": "simulator",
     "evaluate --set etta=1": "etta",
