@@ -28,17 +28,17 @@ from bfq.tasks.locomotion import LocomotionBlock
 from bfq.tasks.recipes import generate_dataset, recipe_for
 
 RAW = """
-import sys, time, numpy as np
-from bfq.envs.robots import Robots
+import sys, time, mujoco, numpy as np
+from bfq.envs.robots import GYMNASIUM, Robots
 robot, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 actions = np.load(folder + "/actions.npy").astype(np.float64)
-runners = Robots(robot, np.load(folder + "/seeds.npy").tolist())
-step, model, skip, worlds = runners._mujoco.mj_step, runners._model, runners._body.frame_skip, runners._worlds
+robots = Robots(GYMNASIUM[robot], np.load(folder + "/seeds.npy").tolist())
+step, model, skip = mujoco.mj_step, robots.model, robots.robot.frame_skip
 count, time_step, end = 0, 0, time.monotonic() + seconds
 while time.monotonic() < end and time_step < actions.shape[1]:
-    for k, world in enumerate(worlds):
-        world.ctrl[:] = actions[k, time_step]
-        step(model, world, skip)
+    for k, data in enumerate(robots.data):
+        data.ctrl[:] = actions[k, time_step]
+        step(model, data, skip)
         count += 1
     time_step += 1
 print(count / (seconds - max(end - time.monotonic(), 0.0)))
@@ -60,14 +60,14 @@ def raw_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
 GYM = """
 import sys, time, warnings, numpy as np, gymnasium
 warnings.simplefilter("ignore")
-world, seconds = gymnasium.make(sys.argv[1]), float(sys.argv[2])
-world.reset(seed=0)
-action, count, end = np.zeros(world.action_space.shape, np.float32), 0, time.monotonic() + seconds
+environment, seconds = gymnasium.make(sys.argv[1]), float(sys.argv[2])
+environment.reset(seed=0)
+action, count, end = np.zeros(environment.action_space.shape, np.float32), 0, time.monotonic() + seconds
 while time.monotonic() < end:
-    *_, terminated, truncated, _ = world.step(action)
+    *_, terminated, truncated, _ = environment.step(action)
     count += 1
     if terminated or truncated:
-        world.reset()
+        environment.reset()
 print(count / seconds)
 """
 
@@ -80,11 +80,11 @@ def gymnasium_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
 def on_all_cores(command: list[str]) -> float:
     """The sum of what a process on each core prints."""
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    crew = [
+    processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alone)
         for _ in range(cores())
     ]
-    return sum(float(process.communicate()[0]) for process in crew)
+    return sum(float(process.communicate()[0]) for process in processes)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from tools.behavior.train import (
 
 from bfq.agents import Batch, Spec, learning
 from bfq.errors import BadInput
-from bfq.tasks.weights import GaussianPolicy, load_policy, save_policy
+from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
 
 SHIPPED = sorted(Path(str(files("bfq.tasks") / "policies")).glob("*.npz"))
 SMALL = sac.Config(batch_size=8, width=16, depth=1)
@@ -280,8 +280,8 @@ def test_medium_is_about_what_is_wanted_and_replay_leads_there() -> None:
 
 def test_weight_files_come_back(tmp_path: Path) -> None:
     pack = tiny_weights()
-    save_policy(tmp_path / "pack.npz", pack)
-    back = load_policy(tmp_path / "pack.npz")
+    save_weights(tmp_path / "pack.npz", pack)
+    back = load_weights(tmp_path / "pack.npz")
     assert back.meta == pack.meta
     for name, array in pack.arrays.items():
         np.testing.assert_array_equal(back.arrays[name], array)
@@ -302,15 +302,15 @@ def test_packs_of_two_robots_are_not_mixed() -> None:
 def test_what_is_no_weight_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("not a zip")
     with pytest.raises(BadInput, match="not a weight file"):
-        load_policy(tmp_path / "a.npz")
-    save_policy(tmp_path / "b.npz", tiny_weights(squash="sine"))
+        load_weights(tmp_path / "a.npz")
+    save_weights(tmp_path / "b.npz", tiny_weights(squash="sine"))
     with pytest.raises(BadInput, match="squash"):
-        load_policy(tmp_path / "b.npz")
+        load_weights(tmp_path / "b.npz")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
 def test_shipped_policies_act_within_bounds(path: Path) -> None:
-    policy = load_policy(path)
+    policy = load_weights(path)
     robot = get_robot(policy.meta["robot"])
     rng = np.random.default_rng(0)
     actions = policy.act(rng.normal(size=(64, robot.observation_dim)).astype(np.float32), rng)
@@ -325,7 +325,7 @@ def test_shipped_policies_act_within_bounds(path: Path) -> None:
 
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])
 def test_shipped_levels_are_in_order(robot: str) -> None:
-    metas = [load_policy(path).meta for path in SHIPPED if path.stem.startswith(robot)]
+    metas = [load_weights(path).meta for path in SHIPPED if path.stem.startswith(robot)]
     facts = [meta for meta in metas if meta["robot"] == robot]
     mean = {
         level: np.mean([f["return_mean"] for f in facts if f["level"] == level])

@@ -11,7 +11,7 @@ import bfq
 from bfq.data.readers import d4rl
 from bfq.data.readers.binary import hdf5_names, read_hdf5
 from bfq.errors import BadInput
-from bfq.tasks.weights import load_policy, read_stored_policy
+from bfq.tasks.weights import load_weights, read_stored_policy
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = SHARED / "d4rl_files"
@@ -499,7 +499,7 @@ SAC = ("ant", "halfcheetah", "hopper", "walker2d")
 @pytest.mark.parametrize("robot", SAC)
 def test_the_stored_policy_is_the_published_one(robot):
     found = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5")
-    published = load_policy(SHARED / "policies" / f"{robot}-medium.npz")
+    published = load_weights(SHARED / "policies" / f"{robot}-medium.npz")
     assert found.arrays.keys() == published.arrays.keys()
     for name, array in published.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -17,8 +16,6 @@ from bfq.cli.main import main
 from bfq.data import store
 from bfq.data.dataset import Dataset
 from bfq.data.store import dataset_folder
-from bfq.envs.robots import GYMNASIUM, MAX_STEPS, ROBOTS, Robots
-from bfq.envs.worker_pool import WorkerPool
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import read_json
 from bfq.tasks import locomotion
@@ -26,7 +23,7 @@ from bfq.tasks.catalog import GENERATED, TASKS
 from bfq.tasks.locomotion import LocomotionBlock, UniformPolicy, policy_file, reroll_recipe
 from bfq.tasks.recipes import DataRecipe, Part, block_data, generate_dataset, part_seed, recipe_for
 from bfq.tasks.sources import availability, generate_and_store, load_dataset, stored_datasets
-from bfq.tasks.weights import GaussianPolicy, load_policy, save_policy
+from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -34,38 +31,6 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 @pytest.fixture(autouse=True)
 def _home(monkeypatch, tmp_path):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
-
-
-@pytest.mark.parametrize("robot", ROBOTS)
-@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
-def test_runners_step_to_the_bit_as_gymnasium_does(robot):
-    seeds, rng = [3, 1234567], np.random.default_rng(0)
-    runners = Robots(robot, seeds)
-    worlds = [gymnasium.make(GYMNASIUM[robot]) for _ in seeds]
-    first = [world.reset(seed=seed)[0] for world, seed in zip(worlds, seeds, strict=True)]
-    np.testing.assert_array_equal(runners.observations, np.float32(first))
-    scale = (
-        0.3 if robot in ("hopper", "walker2d") else 1.0
-    )  # gently, so that they do not fall at once
-    for _ in range(120):
-        running = runners.running.copy()
-        actions = (scale * rng.uniform(-1, 1, (2, runners.action_dim))).astype(np.float32)
-        step = runners.step(actions)
-        for k in np.flatnonzero(running):
-            seen, reward, terminated, _, _ = worlds[k].step(actions[k])
-            np.testing.assert_array_equal(runners.observations[k], np.float32(seen))
-            assert np.float32(reward) == np.float32(step.rewards[k])
-            assert terminated == step.terminated[k]
-    assert robot == "halfcheetah" or not runners.running.all()  # something did fall
-
-
-def test_a_runner_is_cut_off_after_a_thousand_steps():
-    runners = Robots("halfcheetah", [0])
-    still = np.zeros((1, 6), np.float32)
-    for _ in range(MAX_STEPS - 1):
-        assert not runners.step(still).truncated.any()
-    assert runners.step(still).truncated.all()
-    assert not runners.running.any()
 
 
 def test_a_log_holds_whole_episodes_in_order():
@@ -167,15 +132,6 @@ def test_what_goes_wrong_in_a_process_is_told_by_the_one_who_asked(tmp_path):
         generate_dataset(DataRecipe("r", "s", (Part(_failing, 5),)), tmp_path / "set", 1)
 
 
-def _dying(seed: int, index: int) -> Dataset:
-    os._exit(3)
-
-
-def test_a_process_that_dies_is_noticed():
-    with WorkerPool(1) as pool, pytest.raises(RuntimeError, match="died"):
-        pool.submit(_dying, 0, 0).result()
-
-
 def test_a_user_script_without_a_guard_can_make_data(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -259,7 +215,7 @@ def test_a_damaged_weight_file_is_refused_in_a_sentence(tmp_path):
             broken[at] = rng.integers(256)
         path.write_bytes(broken[: rng.integers(len(broken) // 2, 2 * len(broken))])
         try:
-            load_policy(path)
+            load_weights(path)
         except BadInput as error:  # and nothing else
             refused += str(error).startswith(f"{path} is not a weight file of a policy: ")
     assert refused > 0.9 * tries  # eight bytes hardly ever fall where nothing is read
@@ -267,7 +223,7 @@ def test_a_damaged_weight_file_is_refused_in_a_sentence(tmp_path):
 
 def changed(path: Path, **changes: object) -> Path:
     """A sound policy of the Hopper with other arrays or, for None, without them, in a file."""
-    sound = load_policy(policy_file("hopper-medium"))
+    sound = load_weights(policy_file("hopper-medium"))
     content = {"meta": json.dumps(sound.meta), **sound.arrays, **changes}
     np.savez(path, **{name: array for name, array in content.items() if array is not None})
     return path
@@ -336,14 +292,14 @@ def test_bad_weight_files_are_one_line_and_nothing_is_kept(tmp_path, capsys):
 
 
 def test_a_weight_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
-    policy = load_policy(policy_file("hopper-medium"))
-    save_policy(tmp_path / "a.npz", policy)
+    policy = load_weights(policy_file("hopper-medium"))
+    save_weights(tmp_path / "a.npz", policy)
     before = (tmp_path / "a.npz").read_bytes()
     monkeypatch.setattr(
         os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
     with pytest.raises(DiskTrouble, match="No space left"):
-        save_policy(
+        save_weights(
             tmp_path / "a.npz", GaussianPolicy(policy.arrays, {**policy.meta, "level": "other"})
         )
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bfq.errors import BadInput
-from bfq.tasks.weights import Floats, GaussianPolicy, load_policy, save_policy
+from bfq.tasks.weights import Floats, GaussianPolicy, load_weights, save_weights
 from tools.behavior.robots import ParallelRobots, episode_returns, get_robot
 
 REPLAY = 8  # snapshots before medium
@@ -151,13 +151,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
     try:
-        pack = join([load_policy(path) for path in a.pack])
+        pack = join([load_weights(path) for path in a.pack])
     except BadInput as error:
         parser.error(str(error))
     a.out.mkdir(parents=True, exist_ok=True)
     robots = ParallelRobots([pack.weights.meta["robot"]] * a.episodes, a.seed, a.processes)
     for name, policy in select(pack, robots, a.seed).items():
-        save_policy(a.out / f"{name}.npz", policy)
+        save_weights(a.out / f"{name}.npz", policy)
         facts = policy.meta
         print(f"{name}: {facts['return_mean']} ± {facts['return_std']}, {facts['env_steps']} steps")
     robots.close()

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from bfq.agents import Metrics, Spec
-from bfq.tasks.weights import Floats, GaussianPolicy, save_policy
+from bfq.tasks.weights import Floats, GaussianPolicy, save_weights
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, Arrays, ParallelRobots, episode_returns, get_robot
 
@@ -261,7 +261,7 @@ def main(words: Sequence[str] | None = None) -> None:
         log = SnapshotLog(members, a.envs, file)
         states = train(settings, robots, log, a.seed)
         for pack in log.packs(recipe(a)):
-            save_policy(a.out / f"{pack.meta['robot']}.npz", pack)
+            save_weights(a.out / f"{pack.meta['robot']}.npz", pack)
         evaluate(settings, robots, log, states)
     robots.close()
 

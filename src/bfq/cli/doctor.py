@@ -39,7 +39,7 @@ def _pendulum() -> str:
 def _robot() -> str:
     from bfq.envs.robots import Robots
 
-    Robots("halfcheetah", [0]).close()
+    Robots("HalfCheetah-v4", [0]).close()
     return f"{_module('mujoco')()}, a robot resets"
 
 

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Stepped = tuple[Floats, Floats, Flags, Flags]
 FASTER = {  # simulators with a faster implementation that gives the same numbers
-    name: "bfq.envs.robots:RobotEnvironments"
+    name: "bfq.envs.robots:Robots"
     for robot in ("HalfCheetah", "Hopper", "Walker2d", "Ant")
     for name in (f"{robot}-v4", f"bfq/{robot}{OLD_MASSES}")
 }

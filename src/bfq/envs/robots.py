@@ -76,71 +76,76 @@ GYMNASIUM = {
 OLD_MASSES = {robot: f"bfq/{name.removesuffix('-v4')}{SUFFIX}" for robot, name in GYMNASIUM.items()}
 
 
-class Step(NamedTuple):
-    """The result of one step; the rows of robots whose episode has ended are stale."""
-
-    rewards: Doubles
-    terminated: Flags
-    truncated: Flags
+SIMULATORS = {name: (robot, False) for robot, name in GYMNASIUM.items()} | {
+    name: (robot, True) for robot, name in OLD_MASSES.items()
+}
 
 
 class Robots:
-    """Robots of one kind, one per seed, each in its first episode. After its end a robot stands still.
+    """One robot per seed in its first episode, with the methods of `bfq.envs.batch.Environments`.
 
     Several threads share the robots: MuJoCo releases Python's lock while it computes.
     """
 
-    def __init__(
-        self, robot: str, seeds: Sequence[int], old_masses: bool = False, threads: int = 1
-    ):
-        if robot not in ROBOTS:
-            raise unknown("robot", robot, ROBOTS)
-        self._mujoco = mujoco = package("mujoco", "mujoco")
-        self._robot = constants = ROBOTS[robot]
-        self._model = mujoco.MjModel.from_xml_path(str(robot_file(constants.file)))
+    def __init__(self, simulator: str, seeds: Sequence[int], threads: int | None = None):
+        if simulator not in SIMULATORS:
+            raise unknown("simulator", simulator, SIMULATORS)
+        name, old_masses = SIMULATORS[simulator]
+        mujoco, self.robot = package("mujoco", "mujoco"), ROBOTS[name]
+        self.model = mujoco.MjModel.from_xml_path(str(robot_file(self.robot.file)))
         if old_masses:
-            set_old_masses(self._model, robot_file(constants.file))
-        self._data = [mujoco.MjData(self._model) for _ in seeds]
+            set_old_masses(self.model, robot_file(self.robot.file))
+        self.data = [mujoco.MjData(self.model) for _ in seeds]
         # Views of MuJoCo's memory: requesting one takes as long as copying what it shows.
-        self._views = [(data, data.ctrl, data.qpos, data.qvel) for data in self._data]
-        self._dt = self._model.opt.timestep * constants.frame_skip
+        self._views = [(data, data.ctrl, data.qpos, data.qvel) for data in self.data]
+        self._mj_step, self._dt = mujoco.mj_step, self.model.opt.timestep * self.robot.frame_skip
         # Ant's progress is that of its torso, whose position MuJoCo knows from one substep earlier.
-        self._torso = self._model.body("torso").id if robot == "ant" else None
-        self.qpos = np.zeros((len(seeds), self._model.nq))
-        self.qvel = np.zeros((len(seeds), self._model.nv))
+        self._torso = self.model.body("torso").id if name == "ant" else None
+        self.qpos = np.zeros((len(seeds), self.model.nq))
+        self.qvel = np.zeros((len(seeds), self.model.nv))
         self.running = np.ones(len(seeds), bool)
+        self.success = np.full(len(seeds), np.nan, np.float32)
         self._steps = 0
+        threads = min(cores(), len(seeds)) if threads is None else threads
         self._threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self._shares = [range(first, len(seeds), threads) for first in range(threads)]
         for k, seed in enumerate(seeds):
-            self._reset(k, np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))))
+            self._start(k, np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))))
+            mujoco.mj_forward(self.model, self.data[k])
+            self.qpos[k], self.qvel[k] = self.data[k].qpos, self.data[k].qvel
 
     @property
     def action_dim(self) -> int:
         """Motors of the robot."""
-        return int(self._model.nu)
+        return int(self.model.nu)
 
     @property
     def observations(self) -> Floats:
         """The current observations."""
-        limit = self._robot.speed_limit
-        columns = [self.qpos[:, self._robot.hidden :], np.clip(self.qvel, -limit, limit)]
+        limit = self.robot.speed_limit
+        columns = [self.qpos[:, self.robot.hidden :], np.clip(self.qvel, -limit, limit)]
         return np.concatenate(columns, axis=1).astype(np.float32)
 
-    def step(self, actions: Floats) -> Step:
-        """Move every robot whose episode has not ended."""
-        before, controls = self._progress(), actions.astype(np.float64)
+    def reset(self) -> Floats:
+        """Return the first observations."""
+        return self.observations
+
+    def step(self, actions: Floats) -> tuple[Floats, Floats, Flags, Flags]:
+        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
+        running, before = self.running.copy(), self._progress()
+        controls = actions.astype(np.float64)
         if self._threads is None:
             self._move(self._shares[0], controls)
         else:
             list(self._threads.map(lambda share: self._move(share, controls), self._shares))
         self._steps += 1
         forward = (self._progress() - before) / self._dt
-        cost = np.float32(self._robot.control_cost) * np.square(actions).sum(1)
-        fallen = self.running & self._robot.fallen(self.qpos, self.qvel)
-        truncated = self.running & (self._steps >= MAX_STEPS)
-        self.running &= ~(fallen | truncated)
-        return Step(forward + self._robot.healthy_reward - cost, fallen, truncated)
+        cost = np.float32(self.robot.control_cost) * np.square(actions).sum(1)
+        rewards = np.where(running, forward + self.robot.healthy_reward - cost, 0.0)
+        fallen = running & self.robot.fallen(self.qpos, self.qvel)
+        truncated = running & (self._steps >= MAX_STEPS)
+        self.running = running & ~(fallen | truncated)
+        return self.observations, rewards.astype(np.float32), fallen, truncated
 
     def close(self) -> None:
         """End the threads."""
@@ -148,7 +153,7 @@ class Robots:
             self._threads.shutdown()
 
     def _move(self, share: range, controls: Doubles) -> None:
-        step, model, skip = self._mujoco.mj_step, self._model, self._robot.frame_skip
+        step, model, skip = self._mj_step, self.model, self.robot.frame_skip
         for k in share:
             if self.running[k]:
                 data, ctrl, qpos, qvel = self._views[k]
@@ -156,51 +161,18 @@ class Robots:
                 step(model, data, skip)
                 self.qpos[k], self.qvel[k] = qpos, qvel
 
-    def _reset(self, k: int, rng: np.random.Generator) -> None:
-        data, jitter = self._data[k], self._robot.jitter
-        data.qpos[:] = data.qpos + rng.uniform(-jitter, jitter, self._model.nq)
-        if self._robot.normal_velocities:
-            data.qvel[:] = jitter * rng.standard_normal(self._model.nv)
+    def _start(self, k: int, rng: np.random.Generator) -> None:
+        data, jitter = self.data[k], self.robot.jitter
+        data.qpos[:] = data.qpos + rng.uniform(-jitter, jitter, self.model.nq)
+        if self.robot.normal_velocities:
+            data.qvel[:] = jitter * rng.standard_normal(self.model.nv)
         else:
-            data.qvel[:] = rng.uniform(-jitter, jitter, self._model.nv)
-        self._mujoco.mj_forward(self._model, data)
-        self.qpos[k], self.qvel[k] = data.qpos, data.qvel
+            data.qvel[:] = rng.uniform(-jitter, jitter, self.model.nv)
 
     def _progress(self) -> Doubles:
         if self._torso is None:
             return self.qpos[:, 0].copy()
-        return np.array([data.xpos[self._torso, 0] for data in self._data])
-
-
-class RobotEnvironments:
-    """Robots on all cores, with the methods of `bfq.envs.batch.Environments`."""
-
-    def __init__(self, simulator: str, seeds: Sequence[int]):
-        old_masses = simulator in OLD_MASSES.values()
-        known = OLD_MASSES if old_masses else GYMNASIUM
-        robot = next(robot for robot, name in known.items() if name == simulator)
-        self._robots = Robots(robot, seeds, old_masses, min(cores(), len(seeds)))
-        self.success = np.full(len(seeds), np.nan, np.float32)
-
-    @property
-    def running(self) -> Flags:
-        """Which episodes have not ended."""
-        return self._robots.running
-
-    def reset(self) -> Floats:
-        """Return the first observations."""
-        return self._robots.observations
-
-    def step(self, actions: Floats) -> tuple[Floats, Floats, Flags, Flags]:
-        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
-        running = self.running.copy()
-        step = self._robots.step(actions)
-        rewards = np.where(running, step.rewards, 0.0).astype(np.float32)
-        return self._robots.observations, rewards, step.terminated, step.truncated
-
-    def close(self) -> None:
-        """End the threads."""
-        self._robots.close()
+        return np.array([data.xpos[self._torso, 0] for data in self.data])
 
 
 def make_with_old_masses(simulator: str, episode_steps: int, render: bool) -> Environment:

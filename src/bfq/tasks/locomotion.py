@@ -13,7 +13,7 @@ from bfq.data.dataset import Dataset
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
 from bfq.errors import BadInput, unknown
 from bfq.tasks.recipes import DataRecipe, Part, block_data
-from bfq.tasks.weights import GaussianPolicy, load_policy, read_stored_policy
+from bfq.tasks.weights import GaussianPolicy, load_weights, read_stored_policy
 
 Floats = npt.NDArray[np.float32]
 MOST_EPISODES = 16  # in a block; they share each call of the policy
@@ -48,6 +48,11 @@ class UniformPolicy:
 Policy = GaussianPolicy | UniformPolicy
 
 
+def simulator_of(robot: str, old_masses: bool) -> str:
+    """Return the id of a robot's simulator."""
+    return (OLD_MASSES if old_masses else GYMNASIUM)[robot]
+
+
 @dataclass(frozen=True)
 class LocomotionBlock:
     """Whole episodes of a policy with sampled actions: a function of (seed, index)."""
@@ -61,17 +66,17 @@ class LocomotionBlock:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
         seeds = rng.integers(0, 2**31 - 1, self.episodes).tolist()
-        robots = Robots(self.robot, seeds, self.old_masses)
+        robots = Robots(simulator_of(self.robot, self.old_masses), seeds, threads=1)
         rows: list[tuple[npt.NDArray[np.generic], ...]] = []
-        observations = robots.observations
+        observations = robots.reset()
         while robots.running.any():
             running, qpos, qvel = robots.running.copy(), robots.qpos.copy(), robots.qvel.copy()
             # Ended episodes get an action too: rounding in a matrix product depends on its shape.
             actions = self.policy.act(observations, rng)
-            step, following = robots.step(actions), robots.observations
-            ended = step.terminated | step.truncated
+            following, rewards, terminated, truncated = robots.step(actions)
+            ended = terminated | truncated
             rows.append((
-                running, observations, actions, step.rewards, following, ~step.terminated, ended, qpos, qvel,
+                running, observations, actions, rewards, following, ~terminated, ended, qpos, qvel,
             ))  # fmt: skip
             observations = following
         running, *columns = (np.stack(column, axis=1) for column in zip(*rows, strict=True))
@@ -114,7 +119,7 @@ def rollout_recipe(
         episodes = _block_episodes(share)
         block = LocomotionBlock(robot, policy, episodes, old_masses)
         parts.append(Part(block, share, episodes * MAX_STEPS))
-    simulator = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
+    simulator = simulator_of(robot, old_masses)
     return DataRecipe(name, source, tuple(parts), seed, simulator, about)
 
 
@@ -134,7 +139,7 @@ def behavior_policies(robot: str, level: str) -> Mapping[str, Policy]:
         "medium-expert": [f"{robot}-medium", f"{robot}-expert"],
         "medium-replay": [f"{robot}-replay-{k:02d}" for k in range(SNAPSHOTS)],
     }[level]
-    return {name: load_policy(policy_file(name)) for name in names}
+    return {name: load_weights(policy_file(name)) for name in names}
 
 
 def policy_file(name: str) -> Path:
@@ -159,7 +164,7 @@ def reroll_recipe(
         raise unknown("robot", robot, ROBOTS)
     for file, policy in policies.items():
         _check_policy(file, policy, robot)
-    simulator = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
+    simulator = simulator_of(robot, old_masses)
     stem = paths[0].stem.replace("_", "-").removesuffix("-v2")
     return rollout_recipe(
         name or f"{REROLLED}{stem}{OLD if old_masses else ''}",
@@ -176,7 +181,7 @@ def reroll_recipe(
 def _policy(path: Path) -> GaussianPolicy:
     if not path.is_file():
         raise BadInput(f"there is no file {path}.")
-    return load_policy(path) if path.suffix == ".npz" else read_stored_policy(path)
+    return load_weights(path) if path.suffix == ".npz" else read_stored_policy(path)
 
 
 def _robot(path: Path) -> str:
@@ -189,10 +194,10 @@ def _robot(path: Path) -> str:
 
 
 def _check_policy(file: str, policy: GaussianPolicy, robot: str) -> None:
-    robots = Robots(robot, [0])
+    robots = Robots(GYMNASIUM[robot], [0])
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            action = policy.act(robots.observations)
+            action = policy.act(robots.reset())
     except (ValueError, KeyError) as error:
         raise BadInput(f"the policy in {file} is not for the {robot}: {error}.") from error
     if action.shape != (1, robots.action_dim):

@@ -36,7 +36,7 @@ from bfq.envs.antmaze import (
 from bfq.errors import unknown
 from bfq.tasks.locomotion import policy_file
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
-from bfq.tasks.weights import GaussianPolicy, load_policy
+from bfq.tasks.weights import GaussianPolicy, load_weights
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ def walk_to_goals(
 
 @cache
 def _walker() -> GaussianPolicy:
-    return load_policy(policy_file(POLICY))
+    return load_weights(policy_file(POLICY))
 
 
 def walk_towards(

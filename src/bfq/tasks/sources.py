@@ -14,23 +14,10 @@ from bfq.errors import BadInput, unknown
 from bfq.tasks.catalog import CHECKERBOARD, GENERATED, PENDULUM, PUBLISHED, TASKS, Task
 from bfq.tasks.recipes import DataRecipe, Progress, generate_dataset, recipe_for
 
-Bar = Callable[
-    [str, int], AbstractContextManager[Progress]
-]  # shows progress towards a number of rows
+# Shows progress towards a number of rows.
+Bar = Callable[[str, int], AbstractContextManager[Progress]]
 RESERVED = ("local/", "rerolled/")  # names of data that bfq generates
 HDF5 = (".hdf5", ".h5")
-# Imported when they are needed: most commands read stored data only.
-READERS = {
-    "d4rl": "bfq.data.readers.d4rl:read_d4rl",
-    "is_d4rl": "bfq.data.readers.d4rl:is_d4rl",
-    "task_name": "bfq.data.readers.d4rl:task_name",
-    "minari": "bfq.data.readers.minari:read_minari",
-    "find_minari": "bfq.data.readers.minari:find_minari",
-    "ogbench": "bfq.data.readers.ogbench:read_ogbench",
-    "table": "bfq.data.readers.tables:read_table",
-    "pendulum": "bfq.tasks.pendulum:generate_pendulum",
-    "remotes_for": "bfq.data.published:remotes_for",
-}
 PACKAGES = {"mujoco": "mujoco", "ogbench": "ogbench", "adroit": "gymnasium_robotics"}
 
 
@@ -46,7 +33,8 @@ def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
     """
     key = str(name)
     if key == PENDULUM:
-        return _read("pendulum")
+        pendulum: Dataset = resolve("bfq.tasks.pendulum:generate_pendulum")()
+        return pendulum
     if key == CHECKERBOARD:
         raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
     if is_stored(key):
@@ -127,8 +115,9 @@ def _missing(extra: str) -> bool:
     return extra in PACKAGES and importlib.util.find_spec(PACKAGES[extra]) is None
 
 
-def _read(reader: str, *arguments: Any, **settings: Any) -> Any:
-    return resolve(READERS[reader])(*arguments, **settings)
+def _read(function: str, *arguments: Any, **settings: Any) -> Any:
+    """Call a function of `bfq.data.readers`, which is imported when it is needed."""
+    return resolve(f"bfq.data.readers.{function}")(*arguments, **settings)
 
 
 def read_any(
@@ -145,15 +134,17 @@ def read_any(
     """
     dataset: Dataset
     if path.is_dir():
-        dataset = store.open_dataset(path) if store.exists(path) else _read("minari", path)
+        dataset = (
+            store.open_dataset(path) if store.exists(path) else _read("minari:read_minari", path)
+        )
     elif not path.exists() and not path.suffix:
-        dataset = _read("minari", _read("find_minari", str(path)))
+        dataset = _read("minari:read_minari", _read("minari:find_minari", str(path)))
     elif task is not None and task.family == "ogbench":
-        dataset = _read("ogbench", path, task.like, reward_on)
-    elif path.suffix in HDF5 and not mapping and (task is not None or _read("is_d4rl", path)):
-        dataset = _read("d4rl", path, task.episode_steps if task else None)
+        dataset = _read("ogbench:read_ogbench", path, task.like, reward_on)
+    elif path.suffix in HDF5 and not mapping and (task is not None or _read("d4rl:is_d4rl", path)):
+        dataset = _read("d4rl:read_d4rl", path, task.episode_steps if task else None)
     else:
-        dataset = _read("table", path, mapping, **bounds)
+        dataset = _read("tables:read_table", path, mapping, **bounds)
     return dataset
 
 
@@ -201,7 +192,7 @@ def _check_target(name: str, paths: Sequence[Path], mapping: Mapping[str, str] |
 
 def _check_file_name(path: Path, name: str) -> None:
     """Refuse a D4RL file that is named after another task."""
-    own = _read("task_name", path)
+    own = _read("d4rl:task_name", path)
     if name in TASKS and own != name and own in PUBLISHED:
         raise BadInput(
             f"{path.name} is by its name of {own} and not of {name}: choose another --as."
@@ -221,12 +212,11 @@ def _check_sizes(piece: Dataset, task: Task | None) -> None:
 def _is_published(paths: Sequence[Path], name: str) -> bool | None:
     """Whether these are a task's published files, by their SHA-256; None where none is published."""
     try:
-        known = (
-            {remote.sha256 for remote in _read("remotes_for", name)} if name in TASKS else {None}
-        )
+        remotes = resolve("bfq.data.published:remotes_for")(name) if name in TASKS else ()
     except BadInput:  # the files of this task are not published
         return None
-    if None in known or not all(path.is_file() for path in paths):
+    known = {remote.sha256 for remote in remotes}
+    if not known or None in known or not all(path.is_file() for path in paths):
         return None
     return {_sha256(path) for path in paths} <= known
 

@@ -89,7 +89,7 @@ class GaussianPolicy:
         return GaussianPolicy(arrays, {**shared, **self.meta["snapshots"][index]})
 
 
-def save_policy(path: Path, policy: GaussianPolicy) -> None:
+def save_weights(path: Path, policy: GaussianPolicy) -> None:
     """Write the arrays in half precision: an error of 0.1 % in a weight is not visible in actions."""
     half = {name: array.astype(np.float16) for name, array in policy.arrays.items()}
     content = BytesIO()
@@ -98,7 +98,7 @@ def save_policy(path: Path, policy: GaussianPolicy) -> None:
     write_bytes(path, content.getvalue())
 
 
-def load_policy(path: Path) -> GaussianPolicy:
+def load_weights(path: Path) -> GaussianPolicy:
     """Read a policy or a pack and check that it can act; nothing in the file is executed."""
     try:
         found = read_npz(path)
