@@ -17,7 +17,7 @@ from bfq.flow.diffusion import (
     vp_schedule,
 )
 from bfq.kernels.device import using
-from bfq.nets import DENOISERS
+from bfq.nets.kinds import NETWORKS
 from bfq.nets.velocity import sines_first
 from bfq_paper.checkerboard import energy_distance
 
@@ -293,9 +293,9 @@ def test_the_official_embedding():
     )
 
 
-@pytest.mark.parametrize("kind", DENOISERS)
+@pytest.mark.parametrize("kind", NETWORKS["denoiser"])
 def test_denoisers_take_a_time_a_row_or_one_for_all(kind):
-    net = DENOISERS[kind](KEY, 4, 2, 16, 3)
+    net = NETWORKS["denoiser"][kind](KEY, 4, 2, 16, 3)
     a, s = jax.random.normal(KEY, (6, 2)), jax.random.normal(KEY, (6, 4))
     np.testing.assert_allclose(net(a, jnp.full(6, 3.0), s), net(a, jnp.float32(3.0), s), rtol=1e-5)
     assert net.action_dim == 2

@@ -16,12 +16,11 @@ from bfq.flow.maps import (
     Query,
     ask,
     bootstrap,
-    boundary_loss,
+    boundary_condition,
     boundary_times,
     composition_condition,
     composition_loss,
     conditional_velocity,
-    displacement,
     flow_map,
     full_span,
     noisy_action,
@@ -29,7 +28,7 @@ from bfq.flow.maps import (
     with_full_spans,
 )
 from bfq.flow.matching import euler
-from bfq.nets import VELOCITIES
+from bfq.nets.kinds import NETWORKS
 from bfq.nets.velocity import EmbeddedVelocity, RawTimeVelocity
 
 MU, S = 0.7, 0.3  # the Gaussian target N(μ, s² I)
@@ -104,8 +103,7 @@ def test_exact_velocity_minimizes_the_boundary_loss():
 
 def composition_error(net, action, noise, times, none):
     """L_comp with the defaults: the condition, and the error of the network's answer."""
-    condition = composition_condition(net, net, action, noise, times, none)
-    return condition.squares(net(*condition.query)).mean()
+    return composition_condition(net, net, action, noise, times, none, Objective()).error(net)
 
 
 @pytest.mark.parametrize("rule", COMPOSITION_TIMES)
@@ -117,9 +115,9 @@ def test_composition_error_vanishes_for_the_exact_map_and_for_a_constant_velocit
         assert composition_error(net, action, noise, times, none) < 1e-12
 
 
-@pytest.mark.parametrize("architecture", sorted(VELOCITIES))
+@pytest.mark.parametrize("architecture", sorted(NETWORKS["velocity"]))
 def test_identity_at_equal_times_is_exact(architecture):
-    net = VELOCITIES[architecture](jax.random.key(0), 3, 2, 16, 2, 100)
+    net = NETWORKS["velocity"][architecture](jax.random.key(0), 3, 2, 16, 2, 100)
     x, s = jax.random.normal(jax.random.key(1), (5, 2)), jnp.ones((5, 3))
     t = jnp.linspace(0.0, 1.0, 5)
     assert (flow_map(net, x, t, t, s) == x).all()
@@ -129,7 +127,7 @@ def test_displacement_without_preconditioning_is_the_output():
     net, x, none = network(), jnp.ones((4, 2)), jnp.zeros((4, 0))
     r, t = jnp.full(4, 0.2), jnp.full(4, 0.7)
     np.testing.assert_allclose(
-        displacement(net, x, r, t, none), 0.5 * displacement(net, x, r, t, none, False), rtol=1e-6
+        x - flow_map(net, x, r, t, none), 0.5 * (x - flow_map(net, x, r, t, none, False)), rtol=1e-6
     )
 
 
@@ -192,11 +190,12 @@ def test_the_default_composition_error_is_the_plain_square():
 def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
     net, (action, noise, none, time_key, _) = network(), draws(64)
     r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
-    condition = composition_condition(net, net, action, noise, (r, m, t), none, preconditioned)
+    objective = Objective(preconditioned=preconditioned, power=2.0)
+    condition = composition_condition(net, net, action, noise, (r, m, t), none, objective)
     output = net(*condition.query)
     span = jnp.maximum(t - r, 0.01)[:, None]
     expected = jnp.square((condition.scale[:, None] * output - condition.target) / span).mean()
-    found = composition_loss(condition, output, Objective(power=2.0))
+    found = composition_loss(condition, output, objective)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
@@ -212,7 +211,7 @@ def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
     times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
         free, bounded = (
-            composition_condition(net, net, action, noise, times, none, bound=bound)
+            composition_condition(net, net, action, noise, times, none, Objective(bound=bound))
             for bound in (0.0, 6.0)
         )
         assert (free.target != bounded.target).any() == cut
@@ -248,10 +247,11 @@ def test_boundary_loss_without_preconditioning_scales_its_target():
     zero = lambda x, r, t, s: jnp.zeros_like(x)
     action, noise, none, *_ = draws(64)
     r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
-    plain = boundary_loss(zero, action, noise, r, t, none)
-    np.testing.assert_allclose(
-        boundary_loss(zero, action, noise, r, t, none, False), 0.01 * plain, rtol=1e-4
+    plain, scaled = (
+        boundary_condition(action, noise, r, t, none, preconditioned).error(zero)
+        for preconditioned in (True, False)
     )
+    np.testing.assert_allclose(scaled, 0.01 * plain, rtol=1e-4)
 
 
 def mixed_loss(net, key, ratio, mixing):
@@ -410,7 +410,7 @@ def test_queries_are_answered_alike_together_and_apart():
     keys = jax.random.split(jax.random.key(3), 4)
     x, s = jax.random.normal(keys[0], (6, 2)), jax.random.normal(keys[1], (6, 3))
     times = jnp.linspace(0.1, 0.4, 6), jnp.linspace(0.5, 0.9, 6)
-    for name, make in VELOCITIES.items():
+    for name, make in NETWORKS["velocity"].items():
         net = make(keys[2], 3, 2, 16, 2, 10)
         net = jax.tree.map(
             lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bfq.kernels.device import using
-from bfq.nets import CRITICS, VELOCITIES
-from bfq.nets.kinds import orthogonal
+from bfq.nets.kinds import NETWORKS, orthogonal
 from bfq.nets.mlp import MLP, Critics, LayerNorm, Linear, mish, torch_uniform, variance_scaling
 from bfq.nets.residual import ResidualVelocity
 from bfq.nets.velocity import EmbeddedVelocity, TimeEmbedding, sinusoidal
@@ -82,12 +81,16 @@ def test_mlp_puts_its_norm_where_it_says(norm):
 
 
 def test_critic_of_clean_diffuser_begins_with_tanh():
-    assert CRITICS["clean_diffuser"](KEY, 4, 8, 3).activations == ("tanh", "mish", "mish")
-    assert CRITICS["plain"](KEY, 4, 8, 3).norm == "none"
-    assert CRITICS["fql"](KEY, 4, 8, 3).norm == "after"
+    assert NETWORKS["critic"]["clean_diffuser"](KEY, 4, 8, 3).activations == (
+        "tanh",
+        "mish",
+        "mish",
+    )
+    assert NETWORKS["critic"]["plain"](KEY, 4, 8, 3).norm == "none"
+    assert NETWORKS["critic"]["fql"](KEY, 4, 8, 3).norm == "after"
 
 
-@pytest.mark.parametrize("kind", sorted(CRITICS))
+@pytest.mark.parametrize("kind", sorted(NETWORKS["critic"]))
 def test_stacked_critics_are_the_critics_one_by_one(kind):
     critics = Critics(KEY, 3, 2, kind, 8, 2)
     s, a = jnp.ones((6, 3)), jax.random.normal(KEY, (6, 2))
@@ -101,9 +104,9 @@ def test_stacked_critics_are_the_critics_one_by_one(kind):
         )
 
 
-@pytest.mark.parametrize("architecture", sorted(VELOCITIES))
+@pytest.mark.parametrize("architecture", sorted(NETWORKS["velocity"]))
 def test_one_time_for_all_rows_is_the_same_as_repeating_it(architecture):
-    net = VELOCITIES[architecture](KEY, 3, 2, 16, 2, 100)
+    net = NETWORKS["velocity"][architecture](KEY, 3, 2, 16, 2, 100)
     x, s = jax.random.normal(KEY, (5, 2)), jax.random.normal(KEY, (5, 3))
     for_all = net(x, jnp.asarray(0.2), jnp.asarray(0.9), s)
     one_each = net(x, jnp.full(5, 0.2), jnp.full(5, 0.9), s)
@@ -166,7 +169,7 @@ def test_networks_take_r_and_t_in_their_places():
     of_t, of_r = (jax.tree.map(lambda leaf, k=k: leaf[k], a.embed) for k in range(2))
     by_hand = a.trunk(jnp.concatenate([x, of_t(t), of_r(r), s], -1))
     np.testing.assert_allclose(a(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
-    raw = VELOCITIES["raw_time"](KEY, 3, 2, 16, 2, 1)
+    raw = NETWORKS["velocity"]["raw_time"](KEY, 3, 2, 16, 2, 1)
     by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))
     np.testing.assert_allclose(raw(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(a(x, jnp.zeros(()), t, s), a(x, jnp.zeros(5), t, s), rtol=1e-6)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bfq.nets import POLICIES
+from bfq.nets.kinds import NETWORKS
 from bfq.nets.policies import DROPOUT, Deterministic, Gaussian, dropped_out
 
 S = jax.random.normal(jax.random.key(0), (50, 3))
 
 
 def net(kind, width=32, depth=2, key=1):
-    return POLICIES[kind](jax.random.key(key), 3, 2, width, depth)
+    return NETWORKS["policy"][kind](jax.random.key(key), 3, 2, width, depth)
 
 
 @pytest.mark.parametrize("tanh_mean", [True, False])

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.agents.learning import Step
 from bfq.flow import few_steps
 from bfq.flow.diffusion import SCHEDULES, Schedule, action_predictor, denoise, noise_loss
-from bfq.flow.maps import Objective, Velocity, bootstrap, boundary_loss, one_step
+from bfq.flow.maps import Objective, Velocity, bootstrap, boundary_condition, one_step
 from bfq.flow.matching import euler
 
 HALVED = 0.5  # diffusion expects data within ±1 with a deviation of ½; the board has 1.7 and 1
@@ -72,7 +72,7 @@ def flow_matching_loss(
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, points.shape)
     t = jax.random.uniform(time_key, (len(points),))
-    return boundary_loss(velocity, points, noise, t, t, unconditional(points))
+    return boundary_condition(points, noise, t, t, unconditional(points)).error(velocity)
 
 
 def sample_flow(

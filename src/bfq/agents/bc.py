@@ -30,9 +30,9 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate
-from bfq.flow.maps import boundary_loss
+from bfq.flow.maps import boundary_condition
 from bfq.flow.matching import euler
-from bfq.nets import POLICIES, VELOCITIES, ActionNetwork
+from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic, Gaussian
 
@@ -71,11 +71,11 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """A random policy of the chosen kind."""
     policy: Any
     if config.kind == "flow":
-        policy = VELOCITIES[config.architecture](
+        policy = constructor("velocity", config.architecture)(
             key, *spec, config.width, config.depth, config.time_scale
         )
     else:
-        make = POLICIES["fql"] if config.unit_std else MLP
+        make = constructor("policy", "fql") if config.unit_std else MLP
         mean = make(key, *spec, config.width, config.depth, config.activation)
         policy = (
             Deterministic(mean)
@@ -100,7 +100,7 @@ def flow_loss(policy: ActionNetwork, batch: Batch, key: Key) -> Float[Array, ""]
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     t = jax.random.uniform(time_key, batch.rewards.shape)
-    return boundary_loss(policy, batch.actions, noise, t, t, batch.observations)
+    return boundary_condition(batch.actions, noise, t, t, batch.observations).error(policy)
 
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:

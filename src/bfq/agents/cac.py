@@ -54,7 +54,7 @@ from bfq.flow.few_steps import (
     neighboring_times,
     sampling_times,
 )
-from bfq.nets import DENOISERS, ActionNetwork
+from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import Critics
 
 
@@ -111,7 +111,7 @@ class Config:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = DENOISERS[config.network](policy_key, *spec, config.width, config.depth)
+    policy = constructor("denoiser", config.network)(policy_key, *spec, config.width, config.depth)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 

@@ -48,7 +48,7 @@ from bfq.agents import (
 from bfq.agents.actor_critic import State
 from bfq.errors import BadInput
 from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
-from bfq.nets import DENOISERS, ActionNetwork
+from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import Critics
 
 AS_TRAINED = Acting()
@@ -129,7 +129,7 @@ def sampling_recipe(
 def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = DENOISERS[config.denoiser](policy_key, *spec, config.width, config.depth)
+    policy = constructor("denoiser", config.denoiser)(policy_key, *spec, config.width, config.depth)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 

@@ -40,7 +40,7 @@ from bfq.agents import (
     online_network,
 )
 from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets import POLICIES
+from bfq.nets import constructor
 from bfq.nets.mlp import Critics, Value
 from bfq.nets.policies import Gaussian
 
@@ -89,7 +89,7 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to its original."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
-    mean = POLICIES[config.policy](policy_key, *spec, config.width, config.depth)
+    mean = constructor("policy", config.policy)(policy_key, *spec, config.width, config.depth)
     size = (config.critic_width, config.critic_depth)
     value = Value(value_key, spec.observation_dim, config.critic, *size)
     critics = Critics(critic_key, *spec, config.critic, *size)

@@ -48,7 +48,7 @@ from bfq.agents import (
 from bfq.agents.actor_critic import State
 from bfq.flow.few_steps import meanflow_loss
 from bfq.flow.maps import one_step
-from bfq.nets import VELOCITIES, ActionNetwork
+from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import Critics
 
 
@@ -102,7 +102,7 @@ class Config:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    make = VELOCITIES[config.architecture]
+    make = constructor("velocity", config.architecture)
     policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
     return actor_critic.initial_state(policy, critic_key, spec, config)
 

@@ -37,7 +37,7 @@ from bfq.agents import (
     online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.nets import POLICIES
+from bfq.nets import constructor
 from bfq.nets.mlp import Critics
 from bfq.nets.policies import Deterministic
 
@@ -83,7 +83,9 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = Deterministic(POLICIES[config.policy](policy_key, *spec, config.width, config.depth))
+    policy = Deterministic(
+        constructor("policy", config.policy)(policy_key, *spec, config.width, config.depth)
+    )
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     metrics = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
     step = jnp.zeros((), jnp.int32)

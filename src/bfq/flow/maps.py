@@ -32,19 +32,12 @@ def conditional_velocity(action: Action, noise: Action) -> Action:
     return noise - action
 
 
-def displacement(
-    velocity: Velocity, x: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
-) -> Action:
-    """d_θ(a_t, r, t; s) = (t − r) v_θ(a_t, r, t; s), or the network's output if not preconditioned."""
-    output = velocity(x, r, t, s)
-    return (t - r)[..., None] * output if preconditioned else output
-
-
 def flow_map(
     velocity: Velocity, x: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
 ) -> Action:
-    """π_θ(a_t, r, t; s) = a_t − d_θ(a_t, r, t; s)."""
-    return x - displacement(velocity, x, r, t, s, preconditioned)
+    """π_θ(a_t, r, t; s) = a_t − (t − r) v_θ(a_t, r, t; s); not preconditioned, a_t − v_θ."""
+    output = velocity(x, r, t, s)
+    return x - ((t - r)[..., None] * output if preconditioned else output)
 
 
 def one_step(
@@ -149,11 +142,15 @@ class Condition(NamedTuple):
         """(scale · v_θ − target)² of each number."""
         return jnp.square(self.scale[:, None] * output - self.target)
 
+    def error(self, velocity: Velocity) -> Float[Array, ""]:
+        """The mean square."""
+        return self.squares(velocity(*self.query)).mean()
+
 
 def boundary_condition(
     action: Action, noise: Action, r: Time, t: Time, s: Observation, preconditioned: bool = True
 ) -> Condition:
-    """v_θ(a_t, r, t; s) = ε − a for r within Δ_max of t.
+    """v_θ(a_t, r, t; s) = ε − a for r within Δ_max of t; its error is L_bnd, at r = t flow matching.
 
     Without preconditioning the same condition on the map: π_θ(a_t, r, t) = a_t − (t − r)(ε − a).
     """
@@ -169,15 +166,14 @@ def composition_condition(
     noise: Action,
     times: Times,
     s: Observation,
-    preconditioned: bool = True,
-    bound: float = 0.0,
+    objective: Objective,
 ) -> Condition:
     """π_θ(a_t, r, t; s) = sg π_θ(π_θ(a_t, m, t; s), r, m; s), written for the displacement a_t − π_θ.
 
     The two nested calls, `late` over (m, t) and `early` over (r, m), use the online parameters and carry no
     gradient. A bound on their results keeps a self-made target from growing with the network.
     """
-    r, m, t = times
+    (r, m, t), preconditioned, bound = times, objective.preconditioned, objective.bound
     a_t = noisy_action(action, noise, t)
     a_m = flow_map(late, a_t, m, t, s, preconditioned)
     a_m = jnp.clip(a_m, -bound, bound) if bound else a_m
@@ -185,20 +181,6 @@ def composition_condition(
     a_r = jnp.clip(a_r, -bound, bound) if bound else a_r
     scale = t - r if preconditioned else jnp.ones_like(t)
     return Condition(Query(a_t, r, t, s), scale, jax.lax.stop_gradient(a_t - a_r))
-
-
-def boundary_loss(
-    velocity: Velocity,
-    action: Action,
-    noise: Action,
-    r: Time,
-    t: Time,
-    s: Observation,
-    preconditioned: bool = True,
-) -> Float[Array, ""]:
-    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖² for r within Δ_max of t; at r = t, flow matching."""
-    condition = boundary_condition(action, noise, r, t, s, preconditioned)
-    return condition.squares(velocity(*condition.query)).mean()
 
 
 def composition_loss(
@@ -262,9 +244,8 @@ def bootstrap(
     rows = action[anchored], noise[anchored], *near, observation[anchored]
     boundary = boundary_condition(*rows, objective.preconditioned)
     composition = composition_condition(
-        late, early, action[composed], noise[composed], spans, observation[composed],
-        objective.preconditioned, objective.bound,
-    )  # fmt: skip
+        late, early, action[composed], noise[composed], spans, observation[composed], objective
+    )
     at_boundary, at_spans, *answers = ask(velocity, boundary.query, composition.query, *others)
 
     weight = objective.boundary_ratio

@@ -1,10 +1,16 @@
-"""The MLPs of critics and policies as each reference code has them, with its initial weights."""
+"""Every network that a config can name; critics and policies are MLPs as each reference code has them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.mlp import MLP, Initializer, uniform, variance_scaling
+from bfq.nets.residual import ResidualVelocity
+from bfq.nets.velocity import EmbeddedDenoiser, EmbeddedVelocity, RawTimeVelocity
 
 
 def orthogonal(gain: float) -> Initializer:
@@ -96,3 +102,36 @@ def fql_policy(
     """GELU with variance-scaled weights, the last layer a hundredth of that, as the FQL family."""
     first, last = variance_scaling(1.0), variance_scaling(0.01)
     return MLP(key, s, a, width, depth, activation, initialize=first, initialize_output=last)
+
+
+NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
+    # Q(s, a) or V(s), from (key, fan_in, width, depth)
+    "critic": {
+        "clean_diffuser": clean_diffuser_critic,
+        "plain": plain_critic,
+        "fql": fql_critic,
+        "relu": relu_critic,
+        "iql": iql_critic,
+        "rebrac": rebrac_critic,
+        "norm_mish": norm_mish_critic,
+    },
+    # μ(s), from (key, observation_dim, action_dim, width, depth)
+    "policy": {
+        "relu": relu_policy,
+        "iql": iql_policy,
+        "rebrac": rebrac_policy,
+        "fql": fql_policy,
+    },
+    # v_θ(a_t, r, t; s), from (key, observation_dim, action_dim, width, depth, time_scale)
+    "velocity": {
+        "embedded": EmbeddedVelocity,
+        "residual": ResidualVelocity,
+        "raw_time": RawTimeVelocity,
+    },
+    # ε_θ(a_t, t; s), from (key, observation_dim, action_dim, width, depth)
+    "denoiser": {
+        "clean_diffuser": partial(EmbeddedDenoiser, time_dim=64, code="cosines_first"),  # DQL, EDP
+        "official": partial(EmbeddedDenoiser, time_dim=16, code="sines_first"),  # DQL, CAC
+        "edp": partial(EmbeddedDenoiser, time_dim=16, code="cosines_first"),  # EDP's own code
+    },
+}

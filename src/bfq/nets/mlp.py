@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets import CRITICS
+from bfq.nets import constructor
 from bfq.nets.primitives import replaceable, use_kernels
 
 Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
@@ -201,7 +201,7 @@ class Critics(eqx.Module):
         depth: int,
         count: int = 2,
     ):
-        make, fan_in = CRITICS[kind], observation_dim + action_dim
+        make, fan_in = constructor("critic", kind), observation_dim + action_dim
         keys = jax.random.split(key, count)
         self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
 
@@ -224,7 +224,7 @@ class Value(eqx.Module):
     net: MLP
 
     def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
-        self.net = CRITICS[kind](key, observation_dim, width, depth)
+        self.net = constructor("critic", kind)(key, observation_dim, width, depth)
 
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
         """One number per state."""

@@ -6,7 +6,6 @@ or one number for all rows.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -216,8 +215,3 @@ class EmbeddedDenoiser(eqx.Module):
         """Concatenate in the references' order and apply the trunk."""
         codes = columns(observation, self.embed(t))
         return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
-
-
-clean_diffuser_denoiser = partial(EmbeddedDenoiser, time_dim=64, code="cosines_first")  # DQL, EDP
-official_denoiser = partial(EmbeddedDenoiser, time_dim=16, code="sines_first")  # DQL, CAC
-edp_denoiser = partial(EmbeddedDenoiser, time_dim=16, code="cosines_first")  # EDP's own code
