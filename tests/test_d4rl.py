@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.data.readers import d4rl
 from bfq.data.readers.binary import hdf5_names, read_hdf5
+from bfq.data.readers.d4rl import is_d4rl, read_d4rl, task_name, write_d4rl
 from bfq.errors import BadInput
 from bfq.tasks.weights import load_weights, read_stored_policy
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = SHARED / "d4rl_files"
-genuine = pytest.mark.skipif(
-    not FILES.is_dir(), reason="the genuine D4RL files are not on this machine"
-)
+genuine = pytest.mark.skipif(not FILES.is_dir(), reason="the genuine D4RL files are not here")
 
 # Each file has two episodes. With N rows, the last row never is a transition (nothing follows it), and a row
 # with a time-out is none either. So the count is N − 1 − (time-outs before the last row), and rows after a
@@ -27,15 +25,7 @@ EXPECTED = {
     # Time-outs in rows 999 and 1999 = N − 1: 2000 − 1 − 1 = 1998 transitions, 999 an episode.
     "ant_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3968.5659, 3563.1733]),
     "halfcheetah_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [4668.4235, 4874.2342]),
-    "halfcheetah_medium_replay-v1": (
-        2000,
-        [999, 1999],
-        [],
-        1998,
-        [998, 1997],
-        [],
-        [-292.3858, -316.1236],
-    ),
+    "halfcheetah_medium_replay-v1": (2000, [999, 1999], [], 1998, [998, 1997], [], [-292.3858, -316.1236]),
     "walker2d_medium-v2": (2000, [999, 1999], [], 1998, [998, 1997], [], [3495.7934, 3658.8754]),
     # The hopper falls in rows 469 and 910 = N − 1: only the last row goes, and with it its terminal.
     "hopper_medium-v2": (911, [], [469, 910], 910, [469, 909], [469], [1465.1845, 1409.1271]),
@@ -52,8 +42,7 @@ EXPECTED = {
     "pen-cloned-v1": (200, [99, 199], [], 198, [98, 197], [], [22.9673, 2742.9059]),
     "pen-expert-v1": (200, [99, 199], [], 198, [98, 197], [], [45.3782, 2698.0360]),
     "pen-human-v1": (400, [199, 399], [], 398, [198, 397], [], [376.3461, 9788.3527]),
-}
-each_file = pytest.mark.parametrize("stem", EXPECTED)
+}  # fmt: skip
 
 
 def by_the_rule(file, episode_steps=None):
@@ -89,25 +78,19 @@ def boundaries_of_iql(dataset):
 
 
 @genuine
-@each_file
-def test_a_genuine_file_gives_the_transitions_worked_out_by_hand(stem):
+@pytest.mark.parametrize("stem", EXPECTED)
+def test_a_genuine_file_gives_the_transitions_worked_out_by_hand_and_by_a_loop(stem):
     size, timeouts, terminals, count, ends, terminal_rows, returns = EXPECTED[stem]
-    raw = read_hdf5(FILES / f"{stem}.hdf5", ["rewards", "timeouts", "terminals"])
+    path = FILES / f"{stem}.hdf5"
+    raw = read_hdf5(path, ["rewards", "timeouts", "terminals"])
     assert len(raw["rewards"]) == size
     assert np.flatnonzero(raw["timeouts"]).tolist() == timeouts
     assert np.flatnonzero(raw["terminals"]).tolist() == terminals
-    dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
+    dataset = read_d4rl(path)
     assert len(dataset) == count == size - 1 - sum(row < size - 1 for row in timeouts)
     assert np.flatnonzero(dataset.episode_ends).tolist() == ends
     assert np.flatnonzero(dataset.masks == 0).tolist() == terminal_rows
     np.testing.assert_allclose(dataset.episode_returns, returns, atol=1e-3)
-
-
-@genuine
-@each_file
-def test_a_genuine_file_gives_what_a_plain_loop_by_the_rule_gives(stem):
-    path = FILES / f"{stem}.hdf5"
-    dataset = d4rl.read_d4rl(path)
     with h5py.File(path) as file:
         kept, wanted = by_the_rule(file)
         for name, column in wanted.items():
@@ -115,42 +98,27 @@ def test_a_genuine_file_gives_what_a_plain_loop_by_the_rule_gives(stem):
         for name, column in dataset.infos.items():
             if name not in ("qpos", "qvel"):
                 np.testing.assert_array_equal(column, file[f"infos/{name}"][()][kept])
-
-
-@genuine
-@each_file
-def test_episodes_end_where_iql_finds_their_ends(stem):
-    dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
     np.testing.assert_array_equal(dataset.episode_ends, boundaries_of_iql(dataset))
+    assert is_d4rl(path)
+    assert dataset.name == stem.replace("_", "-")
 
 
 @genuine
 def test_states_are_those_before_the_action_also_where_the_file_has_them_a_row_late():
-    widths = {
-        "pen-human-v1": slice(0, 24),
-        "halfcheetah_medium-v2": slice(1, 9),
-        "hopper_medium-v2": slice(1, 6),
-    }
+    widths = {"pen-human-v1": (0, 24), "halfcheetah_medium-v2": (1, 9), "hopper_medium-v2": (1, 6)}
     for stem, shown in widths.items():
-        dataset = d4rl.read_d4rl(FILES / f"{stem}.hdf5")
-        qpos = dataset.infos["qpos"][:, shown]
-        np.testing.assert_array_equal(
-            dataset.observations[:, : qpos.shape[1]], qpos.astype(np.float32)
-        )
-    ant = d4rl.read_d4rl(FILES / "antmaze-medium-play-v0.hdf5")
+        dataset = read_d4rl(FILES / f"{stem}.hdf5")
+        qpos = dataset.infos["qpos"][:, slice(*shown)].astype(np.float32)
+        np.testing.assert_array_equal(dataset.observations[:, : qpos.shape[1]], qpos)
+    ant = read_d4rl(FILES / "antmaze-medium-play-v0.hdf5")
     stored = read_hdf5(FILES / "antmaze-medium-play-v0.hdf5", ["infos/qpos"])["infos/qpos"]
     np.testing.assert_array_equal(
         ant.infos["qpos"][1:500], stored[:499]
-    )  # late in the file by one row
-    np.testing.assert_array_equal(
-        np.hstack([ant.infos["qpos"], ant.infos["qvel"]]), ant.observations
-    )
+    )  # one row late in the file
+    states = np.hstack([ant.infos["qpos"], ant.infos["qvel"]])
+    np.testing.assert_array_equal(states, ant.observations)
     assert any("one row late" in note for note in ant.notes)
-
-
-@genuine
-def test_states_that_stand_still_are_left_out():
-    dataset = d4rl.read_d4rl(FILES / "halfcheetah_medium_replay-v1.hdf5")
+    dataset = read_d4rl(FILES / "halfcheetah_medium_replay-v1.hdf5")
     assert sorted(dataset.infos) == ["action_log_probs"]
     assert any("are constant while" in note for note in dataset.notes)
 
@@ -158,46 +126,24 @@ def test_states_that_stand_still_are_left_out():
 @genuine
 def test_an_end_that_antmaze_v0_does_not_flag_is_told_and_kept():
     # The ant of this file jumps 25 meters from row 1000 to row 1001, but the time-out is flagged in row 998.
-    dataset = d4rl.read_d4rl(FILES / "antmaze-large-diverse-v0.hdf5")
+    dataset = read_d4rl(FILES / "antmaze-large-diverse-v0.hdf5")
     step = np.linalg.norm(dataset.next_observations[:, :2] - dataset.observations[:, :2], axis=1)
     assert np.flatnonzero(step > 1).tolist() == [999]  # row 1000 of the file, one row up
     assert any("first: row 1000 of the file" in note for note in dataset.notes)
     assert not any(
-        "does not flag" in note for note in d4rl.read_d4rl(FILES / "ant_medium-v2.hdf5").notes
+        "does not flag" in note for note in read_d4rl(FILES / "ant_medium-v2.hdf5").notes
     )
 
 
-@genuine
-@each_file
-def test_a_genuine_file_is_recognized_and_named_by_its_task(stem):
-    assert d4rl.is_d4rl(FILES / f"{stem}.hdf5")
-    assert d4rl.read_d4rl(FILES / f"{stem}.hdf5").name == stem.replace("_", "-")
-
-
-@pytest.mark.parametrize(
-    ("file", "task"),
-    [
-        ("halfcheetah_medium_expert-v2.hdf5", "halfcheetah-medium-expert-v2"),
-        (
-            "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5",
-            "antmaze-umaze-v2",
-        ),
-        (
-            "Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse_fixed.hdf5",
-            "antmaze-umaze-diverse-v2",
-        ),
-        (
-            "Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed.hdf5",
-            "antmaze-medium-play-v2",
-        ),
-        (
-            "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse.hdf5",
-            "antmaze-large-diverse-v0",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("file", "task"), [
+    ("halfcheetah_medium_expert-v2", "halfcheetah-medium-expert-v2"),
+    ("Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed", "antmaze-umaze-v2"),
+    ("Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse_fixed", "antmaze-umaze-diverse-v2"),
+    ("Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed", "antmaze-medium-play-v2"),
+    ("Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse", "antmaze-large-diverse-v0"),
+])  # fmt: skip
 def test_file_names_of_d4rl_lead_to_its_tasks(file, task):
-    assert d4rl.task_name(Path(file)) == task
+    assert task_name(Path(f"{file}.hdf5")) == task
 
 
 # --- layouts ------------------------------------------------------------------------------------------------
@@ -222,9 +168,13 @@ def written(path, arrays):
     return path
 
 
+def log(folder, n=12, episode_steps=None, **changes):
+    return read_d4rl(written(folder / "log.hdf5", columns(n, **changes)), episode_steps)
+
+
 def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
     plain = columns()
-    wanted = d4rl.read_d4rl(written(tmp_path / "plain.hdf5", plain))
+    wanted = read_d4rl(written(tmp_path / "plain.hdf5", plain))
     # Rows 0 to 10 but not 3: rewards 0+1+2, then 4+5+6, then 7+8+9+10.
     assert wanted.rewards.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert wanted.masks.tolist() == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
@@ -244,14 +194,14 @@ def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
         },
     }
     for name, changes in layouts.items():
-        got = d4rl.read_d4rl(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
+        got = read_d4rl(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
         assert got.sha256 == wanted.sha256, name
         assert not got.infos
 
 
 def test_infos_are_kept_for_the_rows_that_are_kept_in_their_own_precision(tmp_path):
     infos = {"infos/qpos": np.arange(24.0).reshape(12, 2) / 7, "infos/goal": np.arange(12)}
-    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", {**columns(), **infos}))
+    dataset = read_d4rl(written(tmp_path / "log.hdf5", {**columns(), **infos}))
     assert dataset.infos["goal"].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert dataset.infos["qpos"].dtype == np.float64
     np.testing.assert_array_equal(dataset.infos["qpos"][3], infos["infos/qpos"][4])
@@ -264,9 +214,9 @@ def test_without_time_outs_the_steps_of_an_episode_are_counted(tmp_path, episode
         kept, wanted = by_the_rule(file, episode_steps)
     if not kept:
         with pytest.raises(BadInput, match="no transition"):
-            d4rl.read_d4rl(path, episode_steps)
+            read_d4rl(path, episode_steps)
         return
-    dataset = d4rl.read_d4rl(path, episode_steps)
+    dataset = read_d4rl(path, episode_steps)
     for name, column in wanted.items():
         np.testing.assert_array_equal(getattr(dataset, name), column, err_msg=name)
     if episode_steps == 4:
@@ -275,84 +225,61 @@ def test_without_time_outs_the_steps_of_an_episode_are_counted(tmp_path, episode
         assert np.flatnonzero(dataset.episode_ends).tolist() == [2, 5, 8]
 
 
-def test_without_time_outs_and_steps_the_remedy_is_told(tmp_path):
+def test_ends_of_every_kind(tmp_path):
     with pytest.raises(BadInput, match="give episode_steps"):
-        d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(timeouts=None)))
-
-
-def test_a_time_out_that_is_terminal_too_is_dropped_as_d4rl_does(tmp_path):
-    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(terminals=np.arange(12) == 3)))
-    assert 3.0 not in dataset.rewards
-    assert dataset.masks.all()
-    assert np.flatnonzero(dataset.episode_ends).tolist() == [2, 9]
-
-
-def test_a_log_without_any_end_is_one_episode_and_says_so(tmp_path):
-    dataset = d4rl.read_d4rl(
-        written(tmp_path / "log.hdf5", columns(terminals=np.zeros(12), timeouts=np.zeros(12)))
-    )
-    assert np.flatnonzero(dataset.episode_ends).tolist() == [10]
-    assert any("No episode end is marked" in note for note in dataset.notes)
-
-
-def test_an_episode_of_which_only_the_time_out_row_is_left_vanishes(tmp_path):
+        log(tmp_path, timeouts=None)
+    both = log(
+        tmp_path, terminals=np.arange(12) == 3
+    )  # row 3 is a time-out too: dropped, as D4RL does
+    assert 3.0 not in both.rewards
+    assert both.masks.all()
+    assert np.flatnonzero(both.episode_ends).tolist() == [2, 9]
+    none = log(tmp_path, terminals=np.zeros(12), timeouts=np.zeros(12))
+    assert np.flatnonzero(none.episode_ends).tolist() == [10]
+    assert any("No episode end is marked" in note for note in none.notes)
     # Row 6 is terminal, row 7 a time-out: the episode of row 7 alone gives nothing.
-    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", columns(timeouts=np.arange(12) == 7)))
-    assert dataset.episode_returns.tolist() == [21.0, 27.0]
+    assert log(tmp_path, timeouts=np.arange(12) == 7).episode_returns.tolist() == [21.0, 27.0]
 
 
-def test_actions_a_little_beyond_one_are_clipped_with_a_word_and_others_refused(tmp_path):
+def test_actions_a_little_beyond_one_are_clipped_with_a_note_and_others_refused(tmp_path):
     actions = columns()["actions"]
     actions[5, 1] = -1.3662
-    dataset = d4rl.read_d4rl(written(tmp_path / "human.hdf5", columns(actions=actions)))
+    dataset = log(tmp_path, actions=actions)
     assert dataset.actions.min() == -1.0
     assert any("1 row, up to ±1.37, were clipped" in note for note in dataset.notes)
     actions[5, 1] = -1.00001  # rounding
-    assert not any(
-        "clipped" in note
-        for note in d4rl.read_d4rl(written(tmp_path / "r.h5", columns(actions=actions))).notes
-    )
+    assert not any("clipped" in note for note in log(tmp_path, actions=actions).notes)
     with pytest.raises(BadInput, match="actions reach 20"):
-        d4rl.read_d4rl(written(tmp_path / "other.hdf5", columns(actions=20 * np.sign(actions))))
+        log(tmp_path, actions=20 * np.sign(actions))
 
 
 def test_a_written_dataset_comes_back_without_its_time_out_rows_and_its_last_row(tmp_path):
-    n = 10
-    rng = np.random.default_rng(1)
-    observations = rng.normal(size=(n, 3)).astype(np.float32)
+    rng, n = np.random.default_rng(1), 10
+    observations, rows = rng.normal(size=(n, 3)).astype(np.float32), np.arange(n)
     dataset = bfq.from_arrays(
-        observations,
-        rng.uniform(-2, 2, (n, 1)),
-        np.arange(n),
-        np.arange(n) == 6,
-        np.isin(np.arange(n), (3, 9)),
-        np.roll(observations, -1, 0),
-        infos={"qpos": np.arange(n) / 3},
-        action_low=-2.0,
-        action_high=2.0,
-    )
-    d4rl.write_d4rl(dataset, tmp_path / "log.hdf5")
+        observations, rng.uniform(-2, 2, (n, 1)), rows, rows == 6, np.isin(rows, (3, 9)),
+        np.roll(observations, -1, 0), infos={"qpos": rows / 3}, action_low=-2.0, action_high=2.0,
+    )  # fmt: skip
+    write_d4rl(dataset, tmp_path / "log.hdf5")
     assert [path.name for path in tmp_path.iterdir()] == ["log.hdf5"]
-    assert d4rl.is_d4rl(tmp_path / "log.hdf5")
-    back = d4rl.read_d4rl(tmp_path / "log.hdf5")
+    assert is_d4rl(tmp_path / "log.hdf5")
+    back = read_d4rl(tmp_path / "log.hdf5")
     kept = [0, 1, 2, 4, 5, 6, 7, 8]
     for name in ("observations", "actions", "rewards", "next_observations", "masks"):
-        np.testing.assert_array_equal(
-            getattr(back, name), getattr(dataset, name)[kept], err_msg=name
-        )
+        np.testing.assert_array_equal(getattr(back, name), getattr(dataset, name)[kept], name)
     np.testing.assert_array_equal(back.infos["qpos"], np.arange(n)[kept] / 3)
     assert (back.action_low, back.action_high) == (-2.0, 2.0)
 
 
 def test_a_plain_table_is_not_taken_for_d4rl(tmp_path):
     table = columns(next_observations=np.zeros((12, 3)))
-    assert not d4rl.is_d4rl(written(tmp_path / "table.hdf5", table))
-    assert d4rl.is_d4rl(written(tmp_path / "no-next.hdf5", columns()))
-    assert d4rl.is_d4rl(written(tmp_path / "marked.hdf5", {**table, "infos/goal": np.zeros(12)}))
-    assert not d4rl.is_d4rl(written(tmp_path / "none.hdf5", {"a": np.zeros(3)}))
-    assert not d4rl.is_d4rl(tmp_path / "absent.hdf5")
+    assert not is_d4rl(written(tmp_path / "table.hdf5", table))
+    assert is_d4rl(written(tmp_path / "no-next.hdf5", columns()))
+    assert is_d4rl(written(tmp_path / "marked.hdf5", {**table, "infos/goal": np.zeros(12)}))
+    assert not is_d4rl(written(tmp_path / "none.hdf5", {"a": np.zeros(3)}))
+    assert not is_d4rl(tmp_path / "absent.hdf5")
     (tmp_path / "text.hdf5").write_text("observations,actions\n")
-    assert not d4rl.is_d4rl(tmp_path / "text.hdf5")
+    assert not is_d4rl(tmp_path / "text.hdf5")
 
 
 # --- hostile and broken files -------------------------------------------------------------------------------
@@ -360,7 +287,7 @@ def test_a_plain_table_is_not_taken_for_d4rl(tmp_path):
 
 def refused(path, match):
     with pytest.raises(BadInput, match=match):
-        d4rl.read_d4rl(path)
+        read_d4rl(path)
 
 
 @pytest.mark.parametrize(
@@ -381,27 +308,21 @@ def refused(path, match):
         ({"timeouts": np.ones(12, bool)}, "no transition"),
         ({"action_low": np.zeros(7)}, "action_low"),
         ({"action_low": "x"}, "action_low"),
+        ({"n": 0}, "no transition"),
+        ({"n": 1}, "no transition"),
     ],
 )
 def test_broken_columns_are_refused_in_a_sentence(tmp_path, changes, match):
-    refused(written(tmp_path / "log.hdf5", columns(**changes)), match)
-
-
-def test_a_single_row_or_none_is_no_transition(tmp_path):
-    for n in (0, 1):
-        refused(written(tmp_path / f"{n}.hdf5", columns(n)), "no transition")
+    with pytest.raises(BadInput, match=match):
+        log(tmp_path, **{"n": 12, **changes})
 
 
 def test_odd_infos_do_no_harm(tmp_path):
     odd = {
-        "infos/qpos": np.zeros(12),
-        "infos/qvel": np.zeros((12, 2, 2)),
-        "infos/nan": np.full(12, np.nan),
-        "infos/one": 3.0,
-        "next_observations": np.full((12, 3), np.inf),
-    }
-    dataset = d4rl.read_d4rl(written(tmp_path / "log.hdf5", {**columns(), **odd}))
-    assert sorted(dataset.infos) == ["nan"]
+        "infos/qpos": np.zeros(12), "infos/qvel": np.zeros((12, 2, 2)), "infos/one": 3.0,
+        "infos/nan": np.full(12, np.nan), "next_observations": np.full((12, 3), np.inf),
+    }  # fmt: skip
+    assert sorted(log(tmp_path, **odd).infos) == ["nan"]
 
 
 def test_files_that_are_none_are_refused(tmp_path):
@@ -420,12 +341,8 @@ def test_files_that_are_none_are_refused(tmp_path):
 def test_links_and_arrays_kept_elsewhere_are_not_followed(tmp_path):
     written(tmp_path / "secret.hdf5", columns())
     (tmp_path / "raw").write_bytes(bytes(96))
-    links = [
-        h5py.ExternalLink("secret.hdf5", "/rewards"),
-        h5py.SoftLink("/timeouts"),
-        h5py.SoftLink("/nowhere"),
-    ]
-    for link in links:
+    outside = h5py.ExternalLink("secret.hdf5", "/rewards")
+    for link in (outside, h5py.SoftLink("/timeouts"), h5py.SoftLink("/nowhere")):
         refused(written(tmp_path / "log.hdf5", columns(rewards=link)), "links are not followed")
     path = written(tmp_path / "log.hdf5", columns(rewards=None))
     with h5py.File(path, "a") as file:
@@ -452,9 +369,8 @@ def test_a_bomb_of_compressed_zeros_is_refused(tmp_path):
     path = tmp_path / "bomb.hdf5"
     chunk = zlib.compress(bytes(2**24), 9)
     with h5py.File(path, "w") as file:
-        array = file.create_dataset(
-            "a", (2**20 * 200, 4), "f4", chunks=(2**20, 4), compression="gzip"
-        )
+        shape, block = (2**20 * 200, 4), (2**20, 4)
+        array = file.create_dataset("a", shape, "f4", chunks=block, compression="gzip")
         for k in range(200):
             array.id.write_direct_chunk((k * 2**20, 0), chunk)
     with pytest.raises(BadInput, match="declare 3,355,443,200 bytes"):
@@ -474,16 +390,13 @@ def test_objects_in_a_file_are_never_made(tmp_path):
         with pytest.raises(BadInput, match="neither numbers nor text of a fixed length"):
             read_hdf5(path, [name])
     read = read_hdf5(path, ["fixed", "broken", "absent", "fixed/inner", "no/where"])
-    assert {name: str(value) for name, value in read.items()} == {
-        "fixed": "héllo",
-        "broken": "\ufffd",
-    }
+    found = {name: str(value) for name, value in read.items()}
+    assert found == {"fixed": "héllo", "broken": "\ufffd"}
 
 
 def test_names_follow_no_link_and_end_in_a_circle(tmp_path):
-    path = written(
-        tmp_path / "log.hdf5", {"a": np.zeros(2), "g/b": np.zeros(2), "soft": h5py.SoftLink("/a")}
-    )
+    content = {"a": np.zeros(2), "g/b": np.zeros(2), "soft": h5py.SoftLink("/a")}
+    path = written(tmp_path / "log.hdf5", content)
     with h5py.File(path, "a") as file:
         file["g/back"] = file["/"]
     assert sorted(hdf5_names(path)) == ["a", "g/b"]
@@ -497,27 +410,18 @@ SAC = ("ant", "halfcheetah", "hopper", "walker2d")
 
 @genuine
 @pytest.mark.parametrize("robot", SAC)
-def test_the_stored_policy_is_the_published_one(robot):
+def test_the_stored_policy_is_the_published_one_and_has_the_logged_probabilities(robot):
     found = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5")
     published = load_weights(SHARED / "policies" / f"{robot}-medium.npz")
     assert found.arrays.keys() == published.arrays.keys()
     for name, array in published.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
     assert (found.meta["activation"], found.meta["squash"]) == ("relu", "tanh")
-    assert (found.meta["algorithm"], found.meta["source"]) == (
-        "SAC",
-        f"policy stored in {robot}_medium-v2.hdf5",
-    )
-
-
-@genuine
-@pytest.mark.parametrize("robot", SAC)
-def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(robot):
-    """log p(a) = Σ log N(artanh a; μ, σ) − Σ log(1 − a² + 10⁻⁶), where a = tanh u."""
-    dataset = d4rl.read_d4rl(FILES / f"{robot}_medium-v2.hdf5")
-    mean, log_std = read_stored_policy(FILES / f"{robot}_medium-v2.hdf5").gaussian(
-        dataset.observations
-    )
+    assert found.meta["algorithm"] == "SAC"
+    assert found.meta["source"] == f"policy stored in {robot}_medium-v2.hdf5"
+    # log p(a) = Σ log N(artanh a; μ, σ) − Σ log(1 − a² + 10⁻⁶), where a = tanh u, is in the log.
+    dataset = read_d4rl(FILES / f"{robot}_medium-v2.hdf5")
+    mean, log_std = found.gaussian(dataset.observations)
     actions = dataset.actions.astype(np.float64)
     noise = (np.arctanh(actions) - mean) / np.exp(log_std)
     log_p = (
@@ -530,21 +434,15 @@ def test_the_stored_policy_gives_the_logged_actions_their_logged_probabilities(r
 
 @genuine
 @pytest.mark.parametrize("hand", ["pen", "door"])
-def test_a_cloned_policy_gives_the_logged_actions_themselves(hand):
-    dataset = d4rl.read_d4rl(FILES / f"{hand}-cloned-v1.hdf5")
+def test_policies_of_adroit_agree_with_their_logs(hand):
+    dataset = read_d4rl(FILES / f"{hand}-cloned-v1.hdf5")
     policy = read_stored_policy(FILES / f"{hand}-cloned-v1.hdf5")
-    np.testing.assert_allclose(policy.act(dataset.observations), dataset.actions, atol=1e-4)
-    np.testing.assert_allclose(
-        policy.act(dataset.observations, np.random.default_rng(0)), dataset.actions, atol=1e-4
-    )
-
-
-@genuine
-@pytest.mark.parametrize("hand", ["pen", "door"])
-def test_an_expert_of_adroit_has_the_logged_mean_and_deviation(hand):
+    for rng in (None, np.random.default_rng(0)):
+        acts = policy.act(dataset.observations, rng)
+        np.testing.assert_allclose(acts, dataset.actions, atol=1e-4)
     # The file holds the layer of the mean in place of that of log σ: taken at its word, σ would be wrong.
     path = FILES / f"{hand}-expert-v1.hdf5"
-    dataset = d4rl.read_d4rl(path)
+    dataset = read_d4rl(path)
     mean, log_std = read_stored_policy(path).gaussian(dataset.observations)
     np.testing.assert_allclose(mean, dataset.infos["action_mean"], atol=1e-5)
     np.testing.assert_array_equal(log_std, dataset.infos["action_log_std"])
@@ -566,16 +464,9 @@ def network(widths=(3, 5, 5, 2), turned=True, output="tanh_gaussian", **changes)
     }
 
 
-@pytest.mark.parametrize(
-    ("widths", "turned"),
-    [
-        ((3, 5, 5, 2), True),
-        ((3, 5, 5, 2), False),
-        ((4, 4, 4, 2), False),
-        ((2, 4, 4, 4), False),
-        ((4,) * 4, True),
-    ],
-)
+@pytest.mark.parametrize(("widths", "turned"), [
+    ((3, 5, 5, 2), True), ((3, 5, 5, 2), False), ((4, 4, 4, 2), False), ((2, 4, 4, 4), False), ((4,) * 4, True),
+])  # fmt: skip
 def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
     # Square layers do not tell: the others do, and where there are none, the layout of most files is taken.
     stored = network(widths, turned)
@@ -615,11 +506,8 @@ def test_a_mean_stored_twice_without_a_logged_deviation_is_refused(tmp_path):
     for more in ({}, varying, {"infos/action_log_std": np.zeros((3, 5))}):
         with pytest.raises(BadInput, match="repeats the mean"):
             read_stored_policy(written(tmp_path / "log.hdf5", {**stored, **more}))
+    with pytest.raises(BadInput, match="stores no policy"):
+        read_stored_policy(written(tmp_path / "log.hdf5", columns()))
     constant = {"infos/action_log_std": np.full((3, 2), -0.5)}
     found = read_stored_policy(written(tmp_path / "log.hdf5", {**stored, **constant}))
     assert found.arrays["log_std"].tolist() == [-0.5, -0.5]
-
-
-def test_a_file_without_a_policy_says_so(tmp_path):
-    with pytest.raises(BadInput, match="stores no policy"):
-        read_stored_policy(written(tmp_path / "log.hdf5", columns()))
