@@ -38,7 +38,7 @@ from bfq.files import make_folder, read_json, write_bytes, write_json
 from bfq.reports.sweep_figures import growth_figure
 from bfq.run import versions
 from bfq.settings import compose
-from bfq.training.compiled import CONFIG, remember_compilations
+from bfq.training.compilation import CONFIG, enable_compilation_cache
 
 TASK = "halfcheetah-medium-v2"
 FOREVER = 10.0**6  # seconds
@@ -117,7 +117,7 @@ def points(axes: Sequence[str], agents: Sequence[str], precision: str, quick: bo
 
 def compile_point(point: Point) -> float:
     """Run in a process of its own; the program stays behind in the cache, however soon it was compiled."""
-    remember_compilations()
+    enable_compilation_cache()
     CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return compile_update(*point.method(), point.sizes)
 
@@ -172,7 +172,7 @@ def grow(args: argparse.Namespace) -> int:
         "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
     )  # several processes share the device
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
-    remember_compilations()
+    enable_compilation_cache()
     rows: list[Row] = read_json(args.out) if args.out.exists() else []
     whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     if not whole or not all("microseconds_per_update" in row for row in rows):

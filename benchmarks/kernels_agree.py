@@ -17,7 +17,7 @@ from bfq.agents import Agent, Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
 from bfq.settings import compose
-from bfq.training.compiled import CONFIG
+from bfq.training.compilation import CONFIG
 
 TASK, UPDATES, MEMBERS = "halfcheetah-medium-v2", 20, 3
 

@@ -25,7 +25,7 @@ from bfq.agents.registry import get_agent
 from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
 from bfq.bench.timing import timed
 from bfq.settings import check_precision, compose
-from bfq.training import compiled
+from bfq.training import compilation
 
 TASK, SPEC = "halfcheetah-medium-v2", Spec(17, 6)
 HOLDS = re.compile(r"(while|call|conditional)[.\d]*$")
@@ -69,7 +69,7 @@ def profile(args: argparse.Namespace) -> None:
     sizes = Sizes(args.members, args.transitions, SPEC, args.chunk, precision=args.precision)
     rows = random_transitions(sizes, agent.needs)
     if not args.overlapped:
-        compiled.OPTIONS["gpu"].pop(OVERLAP)
+        compilation.OPTIONS["gpu"].pop(OVERLAP)
     updates = compile_population(agent, config, rows, sizes)
     states = updates.states
 

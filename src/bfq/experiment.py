@@ -45,7 +45,7 @@ from bfq.run import (
 from bfq.settings import baseline_of, check_precision, command, load_run
 from bfq.tasks.sources import load_dataset
 from bfq.training.checkpoint import Checkpoint, Clock, latest_checkpoint
-from bfq.training.compiled import remember_compilations
+from bfq.training.compilation import enable_compilation_cache
 from bfq.training.loop import Loop, LoopResult, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
 from bfq.training.population import Population, create_population, feed, initial_states
@@ -236,7 +236,7 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
     """Train the run in a folder from its last checkpoint to its end, and write its result.json."""
     if (folder / "result.json").exists():
         return read_record(folder)
-    remember_compilations()
+    enable_compilation_cache()
     run = load_run(folder)
     check_precision(run.precision)
     transforms, population = transforms_of(run), population_of(run)

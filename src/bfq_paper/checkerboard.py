@@ -24,7 +24,7 @@ from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.flow.maps import Velocity
 from bfq.nets.velocity import RawTimeVelocity
 from bfq.progress import reporting
-from bfq.training.compiled import remember_compilations
+from bfq.training.compilation import enable_compilation_cache
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Loss, Settings
 
 STD = 4.0 / 3.0**0.5  # of each coordinate, uniform on [−4, 4]
@@ -216,7 +216,7 @@ def run_checkerboard(
     quiet: bool = False,
 ) -> tuple[dict[str, Any], bytes]:
     """The content of toy.json and the picture, for `bfq toy` and `bfq reproduce toy`."""
-    remember_compilations()
+    enable_compilation_cache()
     with reporting("toy", len(names) * settings.epochs * settings.batches, 0, quiet) as reporter:
         reporter.waiting("compiling")
         clouds = train_and_sample(seeds, settings, reporter.show, names)

@@ -71,7 +71,7 @@ def _data_folder() -> str:
 
 
 def _compiled() -> str:
-    from bfq.training.compiled import cache_status
+    from bfq.training.compilation import cache_status
 
     return cache_status()
 

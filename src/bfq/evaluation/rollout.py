@@ -15,7 +15,7 @@ from bfq.envs.batch import SerialEnvironments, make_environments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.run import Numbers, Reference
-from bfq.training.compiled import remember_compilations
+from bfq.training.compilation import enable_compilation_cache
 from bfq.training.loop import json_numbers
 from bfq.training.population import Population
 
@@ -54,7 +54,7 @@ def population_act(
     population: Population, states: Any, transforms: Transforms, protocol: Protocol
 ) -> Act:
     """A function from (members, episodes) observations and the time step to actions, both untransformed."""
-    remember_compilations()
+    enable_compilation_cache()
     policy = _compiled_act(population.agent.act, protocol.acting)
 
     def act(observations: Floats, time: int) -> Floats:

@@ -21,7 +21,7 @@ from bfq.agents import Agent
 from bfq.kernels.copies import with_copies
 from bfq.kernels.device import use, using
 from bfq.kernels.rounded import without_copies
-from bfq.training.compiled import compiler_options
+from bfq.training.compilation import compiler_options
 from bfq.training.population import Population, Transitions, draw_rows, unpack, update_keys
 
 _shape: Any = jax.ShapeDtypeStruct

@@ -17,7 +17,7 @@ from bfq.files import locked, make_folder, read_json, write_json
 from bfq.run import fingerprint, folder_for, versions
 from bfq.settings import compose
 from bfq.tasks.catalog import TASKS
-from bfq.training.compiled import remember_compilations
+from bfq.training.compilation import enable_compilation_cache
 from bfq_paper.plan.experiments import Column, Experiment
 from bfq_paper.published import TABLES
 from bfq_paper.results.cells import Cell, Reading
@@ -181,7 +181,7 @@ class Measurement:
         return kept
 
     def _measure(self, task: str) -> dict[str, Any]:
-        remember_compilations()
+        enable_compilation_cache()
         told = self._settings(task)
         config = configure(self._agent, told["config"])
         spec = sizes_of(task)
