@@ -30,7 +30,7 @@ from bfq.reports.drawing import (
     style_axes,
     value_label,
 )
-from bfq.reports.statistics import ABSENT, Summary, decimals, number_text, summarize
+from bfq.reports.statistics import mean_text, summarize
 from bfq.reports.tables import RankedMethod, Standings, distinguishing_folder, standings
 
 # Sizes are in inches.
@@ -99,12 +99,10 @@ class CurvePanel:
     @property
     def labels(self) -> list[Label]:
         """A name for each line, including that of the data."""
-        small = self.crowded
-        labels = []
+        small, labels = self.crowded, []
         for curve in self.curves:
             text = value_label(curve.name, curve.last, self.unit, small)
-            end = float(curve.series.steps[-1])
-            strong = self.is_strong(curve)
+            end, strong = float(curve.series.steps[-1]), self.is_strong(curve)
             labels.append(Label(text, curve.color, end, curve.last, small, strong))
         if self.data is not None:
             text = value_label("Data", self.data, self.unit, small)
@@ -120,22 +118,28 @@ class CurvePanel:
 def learning_curves(*runs: Run) -> bytes | None:
     """Score against updates; None if nothing was evaluated.
 
-    Runs of one task that differ only in their agent share a panel. Thick: the mean of a group,
-    shaded: its 95% interval over seeds, faint: each seed, dashed: the data.
+    Runs of one task that differ only in their agent share a panel; `curve_caption` explains it.
     """
     panels = curve_panels(runs)
     if not panels:
         return None
-    tall = sum(panel.height + ABOVE + BELOW for panel in panels)
+    sizes = [(panel.height, 0.085, 0.64 if panel.crowded else 0.735) for panel in panels]
+    figure = _stack(sizes, ABOVE, BELOW)
+    for axes, panel in zip(figure.axes, panels, strict=True):
+        draw_curves(axes, panel)
+    return as_png(figure)
+
+
+def _stack(sizes: Sequence[tuple[float, float, float]], above: float, below: float) -> Figure:
+    """Axes below each other: their heights in inches, and where they begin and end horizontally."""
+    tall = sum(height + above + below for height, *_ in sizes)
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
     top = tall
-    for panel in panels:
-        right = 0.64 if panel.crowded else 0.735
-        foot = top - ABOVE - panel.height
-        axes = figure.add_axes((0.085, foot / tall, right - 0.085, panel.height / tall))
-        draw_curves(axes, panel)
-        top = foot - BELOW
-    return as_png(figure)
+    for height, left, right in sizes:
+        foot = top - above - height
+        figure.add_axes((left, foot / tall, right - left, height / tall))
+        top = foot - below
+    return figure
 
 
 def curve_caption(*runs: Run) -> str:
@@ -145,9 +149,9 @@ def curve_caption(*runs: Run) -> str:
     several = any(curve.several for _, curve in drawn)
     banded = any(curve.several and panel.is_strong(curve) for panel, curve in drawn)
     data = any(panel.data is not None for panel in panels)
-    first = f"Line: {'mean over seeds' if several else 'one seed'}, along training."
-    rest = [*([BAND] if banded else []), *(["Dashed: mean of the data."] if data else [])]
-    return " ".join([first, *rest])
+    words = [f"Line: {'mean over seeds' if several else 'one seed'}, along training."]
+    words += [BAND] if banded else []
+    return " ".join([*words, "Dashed: mean of the data."] if data else words)
 
 
 def share_panel(runs: Sequence[Run]) -> bool:
@@ -157,14 +161,11 @@ def share_panel(runs: Sequence[Run]) -> bool:
 
 
 def losses(run: Run) -> bytes | None:
-    """Small multiples of the training metrics; None if there are none.
-
-    Line: mean of a group of members. Band: from its lowest to its highest member.
-    """
+    """Small multiples of the training metrics; None if there are none."""
     names = run.metric_names("train")
-    if not names:
-        return None
     rows = -(-len(names) // COLUMNS)
+    if not rows:
+        return None
     size = WIDTH, MULTIPLE * rows + 0.1
     figure = Figure(figsize=size, dpi=DPI, facecolor="white", layout="constrained")
     panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
@@ -305,27 +306,19 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     if not tables:
         return None
     colors, names = agent_colors(runs), method_names(tables)
-    heights = [SCORE_LINE * len(table.methods) for table in tables]
-    tall = sum(heights) + (SCORES_ABOVE + SCORES_BELOW) * len(tables)
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    top = tall
-    for table, height in zip(tables, heights, strict=True):
-        foot = top - SCORES_ABOVE - height
-        width = SCORES_RIGHT - SCORES_LEFT
-        axes = figure.add_axes((SCORES_LEFT, foot / tall, width, height / tall))
+    sizes = [(SCORE_LINE * len(table.methods), SCORES_LEFT, SCORES_RIGHT) for table in tables]
+    figure = _stack(sizes, SCORES_ABOVE, SCORES_BELOW)
+    for axes, table in zip(figure.axes, tables, strict=True):
         _draw_scores(axes, table, colors, names)
-        top = foot - SCORES_BELOW
     return as_png(figure)
 
 
 def score_caption(runs: Sequence[Run]) -> str:
     """How to read the scores of these runs; mentions only what is drawn."""
     tables = standings(runs)
-    scores = [
-        score for table in tables for m in table.methods if (score := m.row.score(table.unit))
-    ]
+    scores = [m.row.score(table.unit) for table in tables for m in table.methods]
     data = any(row.score(table.unit) for table in tables for row in table.data)
-    first = SEEDS if any(score.interval for score in scores) else "Dot: one seed."
+    first = SEEDS if any(score and score.interval for score in scores) else "Dot: one seed."
     return f"{first} Dashed: the data." if data else first
 
 
@@ -336,14 +329,11 @@ def method_names(tables: Sequence[Standings]) -> dict[str, str]:
     """
     methods = [method for table in tables for method in table.methods]
     short = {m.run.agent for m in methods if m.notes and len(m.name) > NOTED}
-    names = {
-        m.name: f"{m.run.agent} {m.notes}".strip() if m.run.agent in short else m.name
-        for m in methods
-    }
-    return {
-        name: literal(textwrap.shorten(shown, NAME, placeholder=" …"))
-        for name, shown in names.items()
-    }
+    found = {}
+    for m in methods:
+        name = f"{m.run.agent} {m.notes}" if m.run.agent in short else m.name
+        found[m.name] = literal(textwrap.shorten(name, NAME, placeholder=" …"))
+    return found
 
 
 def _draw_scores(
@@ -360,7 +350,7 @@ def _draw_scores(
     for score in filter(None, (row.score(table.unit) for row in table.data)):
         axes.axvline(score.mean, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
         where = (score.mean, 1.0), (0, 4), axes.get_xaxis_transform(), "offset points"
-        text = f"Data  {_number(score, table.unit)}"
+        text = f"Data  {mean_text(score, table.unit, spread=False)}"
         axes.annotate(text, *where, color=QUIET, fontsize=9, ha="center")
     seeds = [len(method.group.places) for method in table.methods]
     words = describe_unit(score_name(table.unit, table.runs), seeds)
@@ -374,18 +364,19 @@ def _draw_method(
     where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
     axes.text(-0.03, place, name, color=INK, fontsize=9.5, **where)
     score = method.row.score(unit)
-    number = _number(score, unit) if score else ABSENT
-    axes.text(_across(0.985), place, number, color=color, fontsize=9, **where)
+    mean = mean_text(score, unit, spread=False)
+    axes.text(_across(0.985), place, mean, color=color, fontsize=9, **where)
     if score is None:
         return
     if score.interval:
         line = {"lw": 2.0, "alpha": 0.4, "zorder": 2, "solid_capstyle": "round"}
         axes.plot(score.interval, [place] * 2, color=color, **line)
         low, high = axes.get_xlim()
-        start, end = score.interval
-        for outside, edge, arrow in ((start < low, low, "<"), (end > high, high, ">")):
-            if outside:
-                axes.plot([edge], [place], arrow, color=color, ms=5, mew=0, clip_on=False, zorder=3)
+        arrow = {"color": color, "ms": 5, "mew": 0, "clip_on": False, "zorder": 3}
+        if score.interval.low < low:
+            axes.plot([low], [place], "<", **arrow)
+        if score.interval.high > high:
+            axes.plot([high], [place], ">", **arrow)
         values = method.run.finite_scores(unit, method.group)
         dots = {"ms": 3.6, "alpha": 0.85, "mew": 0, "zorder": 3}
         axes.plot(values, [place] * len(values), "o", color=color, **dots)
@@ -408,7 +399,3 @@ def score_limits(table: Standings) -> tuple[float, float]:
 def _across(place: float) -> float:
     """A place relative to the figure's width, in widths of a panel from its left edge."""
     return (place - SCORES_LEFT) / (SCORES_RIGHT - SCORES_LEFT)
-
-
-def _number(score: Summary, unit: str) -> str:
-    return number_text(score.mean, decimals(score.mean, unit))

@@ -311,10 +311,6 @@ def _quantity(value: float) -> str:
     return number_text(value, decimals(value))
 
 
-def _mean_number(summary: Summary, unit: str) -> str:
-    return number_text(summary.mean, decimals(summary.mean, unit))
-
-
 def render(template: str, **values: Any) -> str:
     """Return a page that needs no other file; text is escaped unless a template wrote it."""
     page = _templates().get_template(template).render(**values)
@@ -337,7 +333,6 @@ def _templates() -> Environment:
         "heights": bar_heights,
         "interval": interval_text,
         "mean": mean_text,
-        "mean_number": _mean_number,
         "number": number_text,
         "short": short_number,
         "value": value_text,

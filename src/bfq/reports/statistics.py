@@ -201,13 +201,13 @@ def _array(values: Values) -> Array:
     return x
 
 
-def mean_text(summary: Summary | None, unit: str) -> str:
-    """Mean ± std; only the mean for one seed."""
+def mean_text(summary: Summary | None, unit: str, spread: bool = True) -> str:
+    """Mean ± std; only the mean for one seed or without `spread`."""
     if summary is None:
         return ABSENT
     digits = decimals(summary.mean, unit)
-    mean = number_text(summary.mean, digits)
-    return mean if summary.interval is None else f"{mean} ± {number_text(summary.std, digits)}"
+    std = f" ± {number_text(summary.std, digits)}" if spread and summary.interval else ""
+    return f"{number_text(summary.mean, digits)}{std}"
 
 
 def interval_text(summary: Summary | None, unit: str) -> str:
