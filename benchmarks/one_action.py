@@ -26,13 +26,16 @@ from bfq.agents.registry import (
     configure,  # noqa: E402
     get_agent,  # noqa: E402
 )
-from bfq.data.transforms import RewardTransform, Transforms  # noqa: E402
+from bfq.data.transforms import Transforms  # noqa: E402
 from bfq.deploy.formats import arrays_of, c_source  # noqa: E402
 from bfq.deploy.numpy_policy import NumpyPolicy  # noqa: E402
 from bfq.deploy.plan import plan_of  # noqa: E402
 from bfq.deploy.policy import Policy  # noqa: E402
 from bfq.files import write_json  # noqa: E402
-from bfq.run import versions  # noqa: E402
+from bfq.run import (
+    RewardTransform,  # noqa: E402
+    versions,  # noqa: E402
+)
 
 SPEC = Spec(17, 6)
 FLAGS = ["-O3", "-march=native", "-fno-trapping-math", "-shared", "-fPIC"]

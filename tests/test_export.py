@@ -21,12 +21,13 @@ import bfq
 from bfq.agents import Acting, Spec
 from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.cli.main import main
-from bfq.data.transforms import RewardTransform, Transforms
+from bfq.data.transforms import Transforms
 from bfq.deploy import export, formats, numpy_policy
 from bfq.deploy.plan import Layer, plan_of
 from bfq.errors import BadInput
 from bfq.experiment import population_of, start
 from bfq.nets.mlp import ACTIVATIONS
+from bfq.run import RewardTransform
 from bfq.settings import compose
 from bfq.training.checkpoint import save_checkpoint
 from bfq.training.population import initial_states

@@ -50,7 +50,7 @@ from bfq.reports.tables import (
     score_table,
     standings,
 )
-from bfq.run import RewardRecord
+from bfq.run import RewardTransform
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert('x')</script>&\"|$\\frac{"
@@ -535,7 +535,7 @@ def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
     ],
 )
 def test_transforms_of_rewards_as_formulas(reward, words):
-    assert describe_reward(RewardRecord(*reward)) == words
+    assert describe_reward(RewardTransform(*reward)) == words
 
 
 # Figures

@@ -12,11 +12,12 @@ from bfq.agents import Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.data.dataset import Dataset, release_pages
 from bfq.data.store import exists
-from bfq.data.transforms import RewardTransform, Transforms, apply_transforms, fit_transforms
+from bfq.data.transforms import Transforms, apply_transforms, fit_transforms
 from bfq.errors import BadInput, Busy, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.evaluation.rollout import (
+    Act,
     EnvironmentSpec,
     check_environment,
     population_act,
@@ -30,10 +31,8 @@ from bfq.progress import announced, data_bar, reporting
 from bfq.run import (
     DataRecord,
     Numbers,
-    RewardRecord,
     RunConfig,
     RunRecord,
-    TransformsRecord,
     TransformsSummary,
     as_json,
     read_metrics,
@@ -80,13 +79,12 @@ def start(
     begins = run.config.get("policy_target_start", 0)
     if isinstance(begins, int) and begins >= run.steps:
         say(
-            "note: the target policy starts to follow the policy at update "
-            f"{begins}, after the end of this run: "
-            "--set policy_target_start=0."
+            f"note: the target policy starts to follow the policy at update {begins}, after the end of "
+            "this run: --set policy_target_start=0."
         )
     fitted = fit_transforms(dataset, run.data["observations"], run.data["reward"])
     started = dataclasses.replace(
-        run, transforms=_transforms_record(fitted), dataset=_data_record(run, dataset)
+        run, transforms=fitted.record(), dataset=_data_record(run, dataset)
     )
     make_folder(folder)
     with locked(folder):
@@ -112,40 +110,16 @@ def environment_of(run: RunConfig) -> EnvironmentSpec | None:
 
 def transforms_of(run: RunConfig) -> Transforms:
     """The transforms that were fitted when the run started."""
-    kept = run.transforms
-    if kept is None:
-        raise BadInput("config.json: transforms is missing: this run has not started.")
-    return Transforms(
-        np.asarray(kept.observation_mean, np.float32),
-        np.asarray(kept.observation_std, np.float32),
-        np.asarray(kept.action_low, np.float32),
-        np.asarray(kept.action_high, np.float32),
-        RewardTransform(kept.reward.name, kept.reward.scale, kept.reward.shift),
-        kept.observations,
-    )
-
-
-def _transforms_record(transforms: Transforms) -> TransformsRecord:
-    reward = transforms.reward
-    return TransformsRecord(
-        transforms.observations,
-        RewardRecord(reward.name, reward.scale, reward.shift),
-        transforms.observation_mean.tolist(),
-        transforms.observation_std.tolist(),
-        transforms.action_low.tolist(),
-        transforms.action_high.tolist(),
-    )
+    if run.transforms is None or run.dataset is None:
+        raise BadInput("config.json: transforms or dataset is missing: this run has not started.")
+    return Transforms.from_record(run.transforms)
 
 
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
-    description = dataset.describe()
-    normalized = run.reference and run.metric == "return"
-    mean = (
-        run.reference.normalize(description["return_mean"])
-        if run.reference and normalized
-        else None
-    )
-    return DataRecord(**description, normalized_mean=mean)
+    description, normalized = dataset.describe(), None
+    if run.reference and run.metric == "return":
+        normalized = run.reference.normalize(description["return_mean"])
+    return DataRecord(**description, normalized_mean=normalized)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +169,8 @@ def complete(
 
     Without `dataset` the run's data is loaded, and refused if it has changed since the run started.
     """
+    from bfq.reports.report import write_report
+
     run = load_run(folder)
     with locked(folder):
         dataset = dataset if dataset is not None else _read(_data_of(run, folder), quiet)
@@ -211,14 +187,8 @@ def complete(
         record = execute(folder, dataset, trackers, quiet)
         for path in finished:  # the process that trained them may have died before it drew them
             draw_frames(path)
-        _report(folder)
+        write_report([folder], folder)
     return record
-
-
-def _report(folder: Path) -> None:
-    from bfq.reports.report import write_report
-
-    write_report([folder], folder)
 
 
 def _read(task: str, quiet: bool) -> Dataset:
@@ -256,8 +226,8 @@ def record_of(
     clock: Clock,
 ) -> RunRecord:
     """The record of an evaluation of a run, as it is after `step` updates."""
-    if run.dataset is None or run.transforms is None:
-        raise BadInput("config.json: dataset or transforms is missing: this run has not started.")
+    assert run.dataset is not None
+    assert run.transforms is not None
     return RunRecord(
         task=run.dataset.name,
         agent=run.agent,
@@ -297,15 +267,12 @@ def last_scores(folder: Path, members: int) -> dict[str, Numbers | None] | None:
 
 def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Protocol) -> RunRecord:
     """Score the last checkpoint of every member."""
-    run, members = trained.run, len(trained.population.members)
-    act = population_act(
-        trained.population, trained.checkpoint.states, trained.transforms, protocol
-    )
-    found = score_episodes(rollout(act, environment, protocol, members), run.reference, run.metric)
+    run, population = trained.run, trained.population
+    act = population_act(population, trained.checkpoint.states, trained.transforms, protocol)
     record = record_of(
         run,
-        trained.population,
-        {"normalized": None, **scores_as_json(found)},
+        population,
+        {"normalized": None, **_scores(run, act, environment, protocol)},
         trained.checkpoint.step,
         trained.checkpoint.position.clock,
     )
@@ -314,6 +281,13 @@ def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Proto
         protocol=ProtocolValues(**protocol.describe()),  # type: ignore[typeddict-item]
         episode_steps=environment.episode_steps,
     )
+
+
+def _scores(
+    run: RunConfig, act: Act, environment: EnvironmentSpec, protocol: Protocol
+) -> dict[str, Numbers]:
+    episodes = rollout(act, environment, protocol, len(run.members))
+    return scores_as_json(score_episodes(episodes, run.reference, run.metric))
 
 
 def draw_frames(folder: Path) -> None:
@@ -361,12 +335,9 @@ def _train(
 
     def evaluate(states: Any, step: int) -> dict[str, Any]:
         assert environment is not None
-        members = len(population.members)
-        reporter.waiting(f"evaluating {members} × {protocol.episodes} episodes")
+        reporter.waiting(f"evaluating {len(run.members)} × {protocol.episodes} episodes")
         act = population_act(population, states, transforms, protocol)
-        episodes = rollout(act, environment, protocol, members)
-        found = score_episodes(episodes, run.reference, run.metric)
-        return scores_as_json(found)
+        return _scores(run, act, environment, protocol)
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)

@@ -69,12 +69,16 @@ class Reference:
 
 
 @dataclasses.dataclass(frozen=True)
-class RewardRecord:
+class RewardTransform:
     """r ← scale · r + shift."""
 
     name: Name
     scale: Float32
     shift: Float32
+
+    def __call__(self, rewards: Any) -> Any:
+        """The rewards for the critics; evaluation always sums the untransformed ones."""
+        return (self.scale * rewards + self.shift).astype("float32")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,7 @@ class TransformsSummary:
     """The transforms of a run without their arrays."""
 
     observations: Name
-    reward: RewardRecord
+    reward: RewardTransform
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,11 @@ import numpy as np
 from bfq.agents import Acting, Agent, Spec
 from bfq.agents.registry import configure
 from bfq.bench.timing import device_limits, minimum_cost, timed
-from bfq.data.transforms import RewardTransform, Transforms
+from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import EnvironmentSpec, population_act, rollout
-from bfq.run import members_of
+from bfq.run import RewardTransform, members_of
 from bfq.training.population import Population, Transitions, create_population, initial_states, pack
 from bfq.training.program import Program
 

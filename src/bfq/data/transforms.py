@@ -3,7 +3,7 @@
 Transforms are fitted once, stored with the run, and saved with the policy.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset, Floats
 from bfq.errors import unknown
+from bfq.run import RewardTransform, TransformsRecord
 
 REWARDS = (
     "none",
@@ -23,19 +24,6 @@ REWARDS = (
 )
 OBSERVATIONS = ("none", "standardize", "standardize_padded")
 CONSTANT = 1e-6  # a smaller standard deviation is rounding of a constant, as in MeanFlowQL
-
-
-@dataclass(frozen=True)
-class RewardTransform:
-    """r ← scale · r + shift."""
-
-    name: str
-    scale: float
-    shift: float
-
-    def __call__(self, rewards: Floats) -> Floats:
-        """The rewards for the critics; evaluation always sums the untransformed ones."""
-        return (self.scale * rewards + self.shift).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -62,9 +50,28 @@ class Transforms:
         """Actions in the units of the environment."""
         return self.action_low + 0.5 * (actions + 1.0) * (self.action_high - self.action_low)
 
-    def describe(self) -> dict[str, Any]:
-        """The names and numbers that a run records."""
-        return {"observations": self.observations, "reward": asdict(self.reward)}
+    def record(self) -> TransformsRecord:
+        """The transforms as config.json holds them; float32 survives the way through JSON unchanged."""
+        return TransformsRecord(
+            self.observations,
+            self.reward,
+            self.observation_mean.tolist(),
+            self.observation_std.tolist(),
+            self.action_low.tolist(),
+            self.action_high.tolist(),
+        )
+
+    @classmethod
+    def from_record(cls, record: TransformsRecord) -> "Transforms":
+        """The transforms in a run's config.json."""
+        return cls(
+            np.asarray(record.observation_mean, np.float32),
+            np.asarray(record.observation_std, np.float32),
+            np.asarray(record.action_low, np.float32),
+            np.asarray(record.action_high, np.float32),
+            record.reward,
+            record.observations,
+        )
 
 
 def fit_transforms(

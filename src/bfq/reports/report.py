@@ -42,7 +42,7 @@ from bfq.reports.tables import (
     score_table,
     standings,
 )
-from bfq.run import RewardRecord
+from bfq.run import RewardTransform
 
 CHOICES = {
     "argmax": "the one with the highest Q value",
@@ -287,7 +287,7 @@ def describe_data(run: Run) -> dict[str, str]:
     }
 
 
-def describe_reward(reward: RewardRecord) -> str:
+def describe_reward(reward: RewardTransform) -> str:
     """The transform of the rewards, as a formula with its reason."""
     times = f"{value_text(reward.scale)} × r" if reward.scale != 1 else "r"
     sign = "−" if reward.shift < 0 else "+"
