@@ -301,6 +301,8 @@ def test_masked_arrays_and_words_for_bounds_are_refused():
     for low in ("x", 1j, None):
         with pytest.raises(BadInput, match="action_low"):
             bfq.from_arrays(**columns(), action_low=low)
+    with pytest.raises(BadInput, match="name must be"):
+        bfq.from_arrays(**columns(), name="<script>")
 
 
 def test_hdf5_files_cannot_point_elsewhere(tmp_path):

@@ -315,10 +315,10 @@ def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
 
 
 @pytest.mark.parametrize(("given", "missing", "told"), [
-    ((None, None), "The range", "-40 to 40 for 0 and 2, -20 to 20 for 1, counting dimensions"),
-    ((-50.0, None), "The action_high", "-50 to 40 for 0 and 2, -50 to 20 for 1, counting dimensions"),
-    ((None, [40, 50, 60]), "The action_low", "-40 to 40 for 0, -20 to 50 for 1, -40 to 60 for 2, counting"),
-    (([-40, -20, -40], None), "The action_high", "-40 to 40 for 0 and 2, -20 to 20 for 1, counting"),
+    ((None, None), "The range", "-40 to 40, -20 to 20, -40 to 40 (one"),
+    ((-50.0, None), "The action_high", "-50 to 40, -50 to 20, -50 to 40 (one"),
+    ((None, [40, 50, 60]), "The action_low", "-40 to 40, -20 to 50, -40 to 60 (one"),
+    (([-40, -20, -40], None), "The action_high", "-40 to 40, -20 to 20, -40 to 40 (one"),
 ])  # fmt: skip
 def test_the_note_on_a_range_tells_what_was_missing_and_what_holds_now(given, missing, told):
     reach = np.array([40.0, 20.0, 40.0])
@@ -340,7 +340,7 @@ def test_one_bound_is_noted_as_it_is_kept(tmp_path):
     (note,) = [note for note in data.notes if "was not given" in note]
     assert note.startswith("The action_high of the actions")
     first, second = data.action_high
-    assert f"taken as -50 to {first:g} for 0, -50 to {second:g} for 1, counting" in note
+    assert f"taken as -50 to {first:g}, -50 to {second:g} (one" in note
     for wrong in ([-50, -50, -50], [-50]):
         numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
         with pytest.raises(BadInput, match=numbers):

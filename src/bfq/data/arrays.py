@@ -1,6 +1,6 @@
 """Build a dataset from logged arrays or episodes, and infer the range of actions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from bfq.data.dataset import Dataset, Flags, Floats
 from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
 from bfq.errors import unknown
+from bfq.options import Name
+from bfq.records import check_value
 
 Arrays = dict[str, npt.NDArray[Any]]
 EPISODE_PARTS = (*NEEDED, "terminated", "terminals")
@@ -50,6 +52,7 @@ def from_arrays(
         "timeouts": timeouts, "next_observations": next_observations, "dones": dones,
         "episode_starts": episode_starts, "episode_ids": episode_ids, "episode_lengths": episode_lengths,
     }  # fmt: skip
+    check_value("name", name, Name)
     log, found = check_columns(columns, action_low, action_high)
     ends, following, left_out = log.ends, log.next_observations, 0
     kept: slice | Flags = slice(None)
@@ -209,32 +212,12 @@ def _describe_range(
     actions: npt.NDArray[Any], low: Floats, high: Floats, missing: Sequence[str]
 ) -> str:
     """Which bounds were missing, what the actions reach, and which range is used."""
+    ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
+    several = ", ".join(ranges[:MOST]) + ", …" * (len(ranges) > MOST)
+    listed = ranges[0] if len(set(ranges)) == 1 else f"{several} (one range per dimension)"
     what = "The range of the actions" if len(missing) > 1 else f"The {missing[0]} of the actions"
     flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
     return (
         f"{what} was not given. They reach from {actions.min():.4g} to {actions.max():.4g}, so the range "
-        f"was taken as {', '.join(_list_ranges(low, high))}. To set it: {flags} of bfq data import (in "
-        f"Python, {' and '.join(missing)})."
+        f"was taken as {listed}. To set it: {flags} of bfq data import (in Python, {' and '.join(missing)})."
     )
-
-
-def _list_ranges(low: Floats, high: Floats) -> Iterator[str]:
-    """Each range once, with the dimensions it applies to if there are several."""
-    dimensions: dict[str, list[int]] = {}
-    for k, (a, b) in enumerate(zip(low, high, strict=True)):
-        dimensions.setdefault(f"{a:g} to {b:g}", []).append(k)
-    if len(dimensions) == 1:
-        yield next(iter(dimensions))
-        return
-    for span, which in list(dimensions.items())[:MOST]:
-        yield f"{span} for {_join_numbers(which)}"
-    if len(dimensions) > MOST:
-        yield "and others for the rest"
-    yield "counting dimensions from 0"
-
-
-def _join_numbers(numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
-    if len(numbers) > 2 and last - first == len(numbers) - 1:
-        return f"{first} to {last}"
-    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(last)]))

@@ -212,11 +212,10 @@ def _float32(name: str, column: Array) -> Floats:
         converted = column.astype(np.float32)
     if all(np.isfinite(converted[block]).all() for block in blocks(len(converted))):
         return converted
-    too_large = "a value too large for float32 (it would become infinite)"
     for defect, what, values in (
         ("nan", "NaN", np.isnan(column)),
         ("infinite", "an infinite value", np.isinf(column)),
-        ("beyond-float32", too_large, np.isinf(converted)),
+        ("beyond-float32", "a value that is infinite in float32", np.isinf(converted)),
     ):
         bad: Flags = np.any(values.reshape(len(values), -1), axis=1)
         if bad.any():

@@ -98,12 +98,16 @@ def is_offline(offline: bool | None = None) -> bool:
 
 def _check_present(remote: Remote, target: Path, say: Say) -> Path:
     """Check a file that is already here; one that was put here by hand is added to the ledger."""
-    with target.open("rb") as file:
-        head = file.read(8)
-        file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    signature = SIGNATURES.get(target.suffix, b"")
+    try:
+        with target.open("rb") as file:
+            head = file.read(len(signature))
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadInput(f"cannot read {target}: {error.strerror or error}.") from error
     expected, source = _expected(remote, target)
-    if not head.startswith(_signature(remote)):
+    if head != signature:
         raise BadInput(f"{target} is not the expected file: it begins with {head!r}; remove it.")
     if digest != (expected or digest):
         raise BadInput(
@@ -194,9 +198,12 @@ class _Transfer:
     def _receive(self, url: str, begin: int) -> None:
         import requests
 
-        session = open_session(self.remote.plain_http)
+        signature = SIGNATURES.get(Path(self.remote.file).suffix, b"")
         headers = {"Range": f"bytes={begin}-"} if begin else {}
-        with session.get(url, headers=headers, timeout=self.timeout, stream=True) as response:
+        with (
+            open_session(self.remote.plain_http) as session,
+            session.get(url, headers=headers, timeout=self.timeout, stream=True) as response,
+        ):
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 self.part.unlink()
             if not response.ok and response.status_code not in TEMPORARY:
@@ -211,7 +218,7 @@ class _Transfer:
                 )
             with self.part.open("ab" if end else "wb") as file:
                 for block in response.iter_content(BLOCK):
-                    if not end and not block.startswith(_signature(self.remote)):
+                    if not end and not block.startswith(signature):
                         raise Refused(f"it sends something other than {self.remote.file}")
                     end += len(block)
                     if end > total:
@@ -220,10 +227,6 @@ class _Transfer:
                     self.progress(end, total)
         if end < total:
             raise requests.ConnectionError(f"it ended after {end:,} of {total:,} bytes")
-
-
-def _signature(remote: Remote) -> bytes:
-    return SIGNATURES.get(Path(remote.file).suffix, b"")
 
 
 def open_session(plain_http: bool) -> Any:

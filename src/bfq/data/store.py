@@ -81,7 +81,7 @@ class SummaryCard:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SharedLayout:
     """The shapes and bounds that all pieces of a dataset share."""
 
     observation_dim: Positive
@@ -92,7 +92,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card(Layout):
+class Card(SharedLayout):
     """What dataset.json holds."""
 
     format: Literal[1] = FORMAT
@@ -141,7 +141,7 @@ def open_dataset(folder: Path) -> Dataset:
     return named.with_summary(summary)
 
 
-def _assemble(folder: Path, layout: Layout, rows: int) -> Dataset:
+def _assemble(folder: Path, layout: SharedLayout, rows: int) -> Dataset:
     """The columns as views of the mapped rows."""
     packed = _open_array(folder / "transitions.npy")
     ends = np.array(_open_array(folder / "episode_ends.npy"))
@@ -293,7 +293,7 @@ class Writer:
 
     def append(self, piece: Dataset, label: int = 0) -> None:
         """Add transitions; all pieces have the same widths, bounds and extra columns."""
-        layout = Layout(
+        layout = SharedLayout(
             piece.observation_dim, piece.action_dim, piece.action_low.tolist(),
             piece.action_high.tolist(), sorted(piece.infos),
         )  # fmt: skip
@@ -314,7 +314,7 @@ class Writer:
             self._state["rows"] += len(piece)
             write_json(self._journal, {"recipe": self._recipe, "state": self._state})
 
-    def _summary(self, layout: Layout) -> DataSummary:
+    def _summary(self, layout: SharedLayout) -> DataSummary:
         """Of all pieces: computed as they came, or from the disk if some were there before."""
         if self._summarizer is None:
             return _assemble(self._part, layout, self.rows).summary
@@ -346,7 +346,7 @@ class Writer:
             for column, ((dtype, shape), _) in self._state["columns"].items():
                 with (self._part / column).open("r+b") as file:
                     file.write(_header(dtype, (self.rows, *shape)))
-            layout = Layout(**self._state["layout"])
+            layout = SharedLayout(**self._state["layout"])
             summary = self._summary(layout)
             np.save(self._part / "returns.npy", summary.episode_returns)
             values = {
