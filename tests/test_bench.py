@@ -12,7 +12,7 @@ from bfq.agents import Acting, Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollout, time_update
 from bfq.bench.timing import device_limits, timed
-from bfq.cli.bench import MEASUREMENTS, measure, measurement_table
+from bfq.cli.bench import BENCHMARKS, measure, measurement_table
 from bfq.cli.main import main
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
@@ -132,7 +132,7 @@ ROW = {
     "compile_seconds": 123.4, "share_of_flops": 0.123, "share_of_bytes": 0.123,
 }  # fmt: skip
 OTHER = {"members": 42, "batch": 1024, "width": 1024, "depth": 4, "flow_steps": 10, "transitions": 200}  # fmt: skip
-COLUMNS = MEASUREMENTS["train"].columns
+COLUMNS = BENCHMARKS["train"].columns
 
 
 def test_numbers_are_not_cut_in_a_table_wider_than_the_terminal():

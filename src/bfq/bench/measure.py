@@ -16,6 +16,7 @@ from bfq.agents.registry import configure
 from bfq.bench.timing import device_limits, minimum_cost, timed
 from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments
+from bfq.envs.worker_pool import cores
 from bfq.evaluation.protocol import Protocol
 from bfq.evaluation.rollout import EnvironmentSpec, population_act, rollout
 from bfq.run import RewardTransform, members_of
@@ -294,17 +295,40 @@ def time_evaluation(
     protocol: Protocol,
     steps: int | None,
     repeats: int,
-) -> list[RolloutTiming]:
-    """Time evaluations of the same freshly initialized members, fastest first."""
+) -> dict[str, Any]:
+    """Seconds of an evaluation of freshly initialized members, and the shares of its parts.
+
+    Every episode ends after `steps` steps if given. Values are those of the median of `repeats` evaluations.
+    """
     one = SerialEnvironments(environment.simulator, [0], environment.episode_steps)
     spec = Spec(one.observations.shape[1], len(one.action_low))
     zeros, unchanged = np.zeros(spec.observation_dim, np.float32), RewardTransform("none", 1.0, 0.0)
     transforms = Transforms(zeros, zeros + 1, one.action_low, one.action_high, unchanged, "none")
     one.close()
     act = population_act(population, initial_states(population, spec), transforms, protocol)
+    members, config = len(population.members), population.configs
 
     def evaluate(policy: Any) -> Any:
-        return rollout(policy, environment, protocol, len(population.members))
+        return rollout(policy, environment, protocol, members)
 
     time_rollout(evaluate, act, WARM_UP)
-    return sorted(time_rollout(evaluate, act, steps) for _ in range(repeats))
+    timings = sorted(time_rollout(evaluate, act, steps) for _ in range(repeats))
+    median = timings[len(timings) // 2]
+    return {
+        "simulator": environment.simulator,
+        "members": members,
+        "episodes": protocol.episodes,
+        "candidates": protocol.acting.candidates,
+        "sampling_steps": protocol.acting.sampling_steps,
+        "width": getattr(config, "width", None),
+        "depth": getattr(config, "depth", None),
+        "device": jax.devices()[0].device_kind,
+        "cores": cores(),
+        "simulator_steps": median.steps,
+        "seconds": median.seconds,
+        "spread": [timings[0].seconds, timings[-1].seconds],
+        "simulator_steps_per_second": median.steps / median.seconds,
+        "policy_share": median.policy / median.seconds,
+        "simulator_share": median.stepping / median.seconds,
+        "opening_share": median.opening / median.seconds,
+    }

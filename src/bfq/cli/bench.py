@@ -42,27 +42,27 @@ def _evaluation_line(row: Row) -> str:
     )
 
 
-class Measurement(NamedTuple):
-    """How one kind of measurement is printed."""
+class Benchmark(NamedTuple):
+    """One kind of measurement and how it is printed."""
 
     about: str
     columns: tuple[str, ...]  # of the table
     line: Callable[[Row], str]  # printed as soon as a row is measured
 
 
-MEASUREMENTS = {
-    "train": Measurement(
+BENCHMARKS = {
+    "train": Benchmark(
         "microseconds per update",
         ("agent", "members", "precision", "batch", "width", "depth", "flow_steps", "transitions",
          "microseconds_per_update", "compile_seconds", "share_of_flops", "share_of_bytes"),
         _update_line,
     ),
-    "act": Measurement(
+    "act": Benchmark(
         "action batches per second",
         ("agent", "width", "depth", "batch", "candidates", "sampling_steps", "batches_per_second"),
         _action_line,
     ),
-    "evaluate": Measurement(
+    "evaluate": Benchmark(
         "the time of an evaluation, in the policy and in the simulators",
         ("agent", "members", "episodes", "candidates", "simulator_steps", "seconds",
          "simulator_steps_per_second", "policy_share", "simulator_share"),
@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(
         dest="what", metavar="WHAT", required=True, parser_class=type(parser)
     )
-    for name, measurement in MEASUREMENTS.items():
-        about = measurement.about
+    for name, benchmark in BENCHMARKS.items():
+        about = benchmark.about
         verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         add = verb.add_argument
         add("--agent", default="bfq", metavar="NAME[,NAME…]", help="methods, or all; default bfq")
@@ -116,12 +116,7 @@ def _add_own(name: str, add: Callable[..., Any]) -> None:
     else:
         one("--seeds", 6, "freshly initialized members")
         one("--episodes", 50, "episodes per member")
-        add(
-            "--candidates",
-            type=int,
-            metavar="N",
-            help="actions drawn per state; default the preset's",
-        )
+        add("--candidates", type=int, metavar="N", help="actions per state; default the preset's")
         one("--sampling-steps", 0, "network calls per action (0: as trained)")
         add("--steps", type=int, metavar="N", help="end every episode after this many steps")
         one("--repeats", 1, "timed evaluations")
@@ -176,7 +171,7 @@ def measure(
         command = f"bfq {shlex.join(args.words)}"
         measured.append({**row, "versions": versions(), "command": command})
         if not args.json:
-            print(MEASUREMENTS[args.what].line(row), flush=True)
+            print(BENCHMARKS[args.what].line(row), flush=True)
         if part:
             write_json(part, measured)
     if part:
@@ -186,7 +181,7 @@ def measure(
     if args.json:
         show_json(measured)
     else:
-        columns = MEASUREMENTS[args.what].columns
+        columns = BENCHMARKS[args.what].columns
         print(measurement_table(columns, measured, shutil.get_terminal_size().columns))
     return 0
 
@@ -350,55 +345,23 @@ def _evaluation_runs(args: argparse.Namespace) -> list["RunConfig"]:
     from bfq.settings import compose
 
     bases, chosen = _bases(args)
-    options = {
-        "seeds": args.seeds,
-        "eval_episodes": args.episodes,
-        "candidates": args.candidates,
-        "sampling_steps": args.sampling_steps,
-    }
+    options = {name: getattr(args, name) for name in ("seeds", "candidates", "sampling_steps")}
     runs = []
     for name, base in bases.items():
         values = {field: value for field, value in chosen.items() if field in base}
-        runs.append(compose(args.task, name, values=values, **options))
+        runs.append(compose(args.task, name, values=values, eval_episodes=args.episodes, **options))
     if runs[0].simulator is None:
         raise BadInput(f"{args.task} has no simulator to evaluate in: choose another --task.")
     return runs
 
 
 def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
-    import jax
-
     from bfq.bench.measure import time_evaluation
-    from bfq.envs.worker_pool import cores
     from bfq.evaluation.protocol import protocol_from
     from bfq.evaluation.rollout import EnvironmentSpec
     from bfq.experiment import population_of
 
     environment = EnvironmentSpec(str(run.simulator), run.episode_steps)
-    timings = time_evaluation(
-        population_of(run),
-        environment,
-        protocol_from(dict(run.evaluation)),
-        args.steps,
-        args.repeats,
-    )
-    median = timings[len(timings) // 2]
-    acting = {name: run.evaluation[name] for name in ("episodes", "candidates", "sampling_steps")}
-    return {
-        "agent": run.agent,
-        "task": run.task,
-        "simulator": run.simulator,
-        "members": len(run.seeds),
-        **acting,
-        "width": run.config.get("width"),
-        "depth": run.config.get("depth"),
-        "device": jax.devices()[0].device_kind,
-        "cores": cores(),
-        "simulator_steps": median.steps,
-        "seconds": median.seconds,
-        "spread": [timings[0].seconds, timings[-1].seconds],
-        "simulator_steps_per_second": median.steps / median.seconds,
-        "policy_share": median.policy / median.seconds,
-        "simulator_share": median.stepping / median.seconds,
-        "opening_share": median.opening / median.seconds,
-    }
+    protocol, population = protocol_from(dict(run.evaluation)), population_of(run)
+    row = time_evaluation(population, environment, protocol, args.steps, args.repeats)
+    return {"agent": run.agent, "task": run.task, **row}

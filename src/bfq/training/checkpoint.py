@@ -72,7 +72,7 @@ class Checkpoint(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Note:
+class CheckpointNote:
     """The content of note.json."""
 
     step: Count
@@ -103,7 +103,7 @@ def save_checkpoint(
     final = checkpoints / f"step-{step:09d}"
     part = checkpoints / f".part-{step:09d}"
     content = save({name: np.asarray(leaf, order="C") for name, leaf in _named(states).items()})
-    note = Note(step, _hash(content, step, position), position)
+    note = CheckpointNote(step, _hash(content, step, position), position)
     try:
         checkpoints.mkdir(parents=True, exist_ok=True)
         for old in [*checkpoints.glob(".part-*"), *([final] if final.exists() else [])]:
@@ -127,7 +127,7 @@ def save_checkpoint(
 
 def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
     """Read and verify a checkpoint whose states have the shapes of `like`."""
-    note = decode(read_text(folder / "note.json"), Note, str(folder / "note.json"))
+    note = decode(read_text(folder / "note.json"), CheckpointNote, str(folder / "note.json"))
     file = folder / "state.safetensors"
     check_regular(file)
     try:
@@ -154,7 +154,7 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
     )
 
 
-def _check_position(note: Note, members: int, folder: Path) -> None:
+def _check_position(note: CheckpointNote, members: int, folder: Path) -> None:
     """Check what the types of the note do not express."""
     means, clock = note.position.means, note.position.clock
     counts_fit = max(means.count, clock.steps) <= note.step
