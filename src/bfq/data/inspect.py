@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.coverage import (
-    ColumnStatistics,
     at_bounds,
     column_statistics,
     count_repeats,
@@ -124,16 +123,14 @@ def rewards(values: npt.NDArray[Any]) -> dict[str, Any]:
     """Range, histogram, zeros and, if there are few, all distinct rewards with their shares."""
     stats = column_statistics("rewards", values)
     low, high = widened(float(stats.low[0]), float(stats.high[0]))
-    counts = histograms(values, np.array([low]), np.array([high]), BINS)[0]
+    counts = histograms(values, np.array([low]), np.array([high]), BINS)[0].tolist()
+    distance = max(stats.high[0] - stats.mean[0], stats.mean[0] - stats.low[0])
     return {
         **{name: of[0] for name, of in stats.as_lists().items()},
         "zeros": count_zeros(values) / len(values),
-        "farthest": _farthest(stats),
+        "farthest": float(distance / stats.std[0]) if stats.std[0] > 0 else 0.0,
         "values": few_values(values),
-        "histogram": {
-            "counts": counts.tolist(),
-            "edges": np.linspace(low, high, BINS + 1).tolist(),
-        },
+        "histogram": {"counts": counts, "edges": np.linspace(low, high, BINS + 1).tolist()},
     }
 
 
@@ -153,17 +150,9 @@ def actions(dataset: Dataset) -> dict[str, Any]:
 
 def duplicates(dataset: Dataset) -> dict[str, int]:
     """Rows that are exact copies of earlier ones: whole transitions, and observations alone."""
-    whole = (
-        dataset.observations,
-        dataset.actions,
-        dataset.rewards,
-        dataset.next_observations,
-        dataset.masks,
-    )
-    return {
-        "transitions": count_repeats(whole),
-        "observations": count_repeats([dataset.observations]),
-    }
+    *whole, _ = dataset.columns.values()  # without episode_ends
+    alone = count_repeats([dataset.observations])
+    return {"transitions": count_repeats(whole), "observations": alone}
 
 
 def compare_next_observations(dataset: Dataset) -> dict[str, Any]:
@@ -175,17 +164,12 @@ def compare_next_observations(dataset: Dataset) -> dict[str, Any]:
         "found": dataset.observations[1:],
     }
     for chunk in chunks(pairs):
-        inside = ~chunk["ends"]
-        error = np.abs(chunk["found"].astype(np.float64) - chunk["expected"])[inside].max(
-            1, initial=0.0
-        )
+        difference = np.abs(chunk["found"].astype(np.float64) - chunk["expected"])
+        error = difference[~chunk["ends"]].max(1, initial=0.0)
         compared, equal = compared + len(error), equal + int((error == 0).sum())
         worst = max(worst, float(error.max(initial=0.0)))
-    return {
-        "compared": compared,
-        "equal": equal / compared if compared else None,
-        "max_deviation": worst,
-    }
+    share = equal / compared if compared else None
+    return {"compared": compared, "equal": share, "max_deviation": worst}
 
 
 def remarks(facts: dict[str, Any]) -> Iterator[str]:
@@ -218,17 +202,9 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
 
 def quantiles(values: npt.NDArray[Any]) -> dict[str, float]:
     """Extremes, quartiles, mean and standard deviation."""
-    low, q25, median, q75, high = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
-    mean, std = float(np.mean(values)), float(np.std(values))
-    return {
-        "min": low,
-        "q25": q25,
-        "median": median,
-        "q75": q75,
-        "max": high,
-        "mean": mean,
-        "std": std,
-    }
+    found = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
+    named = dict(zip(("min", "q25", "median", "q75", "max"), found, strict=True))
+    return named | {"mean": float(np.mean(values)), "std": float(np.std(values))}
 
 
 def histogram(values: npt.NDArray[Any]) -> dict[str, list[float]]:
@@ -261,10 +237,7 @@ def few_values(values: npt.NDArray[Any]) -> list[tuple[float, float]] | None:
 
 
 def _counts(dataset: Dataset) -> dict[str, int]:
-    arrays = (
-        dataset.observations, dataset.actions, dataset.rewards, dataset.next_observations, dataset.masks,
-        dataset.episode_ends, *dataset.infos.values(),
-    )  # fmt: skip
+    arrays = (*dataset.columns.values(), *dataset.infos.values())
     return {
         "transitions": len(dataset),
         "episodes": len(_last_rows(dataset)),
@@ -280,20 +253,14 @@ def _last_rows(dataset: Dataset) -> npt.NDArray[np.int64]:
     return np.append(marked, len(dataset) - 1)
 
 
-def _farthest(stats: ColumnStatistics) -> float:
-    away = max(float(stats.high[0] - stats.mean[0]), float(stats.mean[0] - stats.low[0]))
-    return away / float(stats.std[0]) if stats.std[0] > 0 else 0.0
-
-
 def _range(of: dict[str, float]) -> str:
     return f"mean {of['mean']:,.4g} ± {of['std']:,.4g}, {of['min']:,.4g} to {of['max']:,.4g}"
 
 
 def _ends(ends: dict[str, Any]) -> str:
-    inside = (
-        f", and {ends['masked_inside']:,} terminal rows inside" if ends["masked_inside"] else ""
-    )
-    return f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out{inside}"
+    kinds = f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out"
+    inside = f", and {ends['masked_inside']:,} terminal rows inside"
+    return kinds + inside if ends["masked_inside"] else kinds
 
 
 def _describe_coverage(facts: dict[str, Any]) -> str:
