@@ -108,6 +108,17 @@ def test_imports_go_one_way():
                 assert other in ONLY.get(layer, {other}), f"{path} imports {name}"
 
 
+def test_the_paper_uses_public_names_only():
+    """`from bfq import NAME`, or from one of the public packages."""
+    for path in (ROOT.parent / "bfq_paper").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "bfq":
+                assert {alias.name for alias in node.names} <= set(bfq.__all__), path
+        modules = {".".join(name.split(".")[:2]) for name in imports(path)}
+        used = {name.split(".")[1] for name in modules if name.startswith("bfq.")}
+        assert used <= set(bfq.__all__), f"{path} imports {used - set(bfq.__all__)}"
+
+
 def test_forbidden_imports():
     for layer, path in OURS:
         packages = {name.split(".")[0] for name in imports(path)}

@@ -514,7 +514,7 @@ def test_consoles_complete_the_public_names():
 
 def test_the_keywords_of_python_are_the_options_of_the_command_line():
     train, evaluate = (inspect.signature(f).parameters for f in (bfq.train, bfq.evaluate))
-    assert set(train) == {*OPTIONS, "out", "quiet"}
+    assert set(train) == {*OPTIONS, "out", "resume", "quiet"}
     assert set(evaluate) == {"folder", *PROTOCOL, "episode_steps", "video", "member"}
     for name, option in OPTIONS.items():
         if option.default is not None:

@@ -1,13 +1,13 @@
-"""The paper's numbers against a sample typed in here a second time, its averages, and the names used here."""
+"""The paper's numbers against a sample typed in a second time, its averages, and the names used here."""
 
 import pytest
 
-from bfq.agents.registry import agent_names, get_agent
-from bfq.errors import BadInput
-from bfq.presets import preset
-from bfq.tasks.catalog import PAPER, get_task
-from bfq_paper import published
-from bfq_paper.published import AS_HERE, SCORES, TABLES, Figure, Note, place, score, table
+from bfq.agents.registry import agent_names
+from bfq.tasks.catalog import PAPER as TASKS
+from bfq.tasks.catalog import get_task
+from bfq_paper.published import PAPER, Note, PaperNumber, read_tables
+
+SCORES = ("main", "full", "ogbench")  # the tables of scores by task and agent
 
 LOCOMOTION = "Average (MuJoCo)"
 ANTMAZE = "Average (AntMaze)"
@@ -110,19 +110,19 @@ COLUMNS = {
 }
 
 
-def typed(text: str) -> Figure | None:
+def typed(text: str) -> PaperNumber | None:
     if text == "-":
         return None
     mean, *deviation = text.split("/")
-    return Figure(float(mean), *map(float, deviation))
+    return PaperNumber(float(mean), *map(float, deviation))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", PAPER)
 def test_the_sample_agrees_and_is_a_third_of_the_table(name):
-    found = table(name)
+    found = PAPER[name]
     compared = 0
     for row, text in SAMPLE[name].items():
-        for column, word in zip(found.columns(), text.split(), strict=True):
+        for column, word in zip(found.columns, text.split(), strict=True):
             assert found.get(row, column) == typed(word), (row, column)
             compared += (row, column) in found.cells
     assert 3 * compared >= len(found.cells)
@@ -130,7 +130,7 @@ def test_the_sample_agrees_and_is_a_third_of_the_table(name):
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_are_in_the_papers_order(name):
-    assert table(name).columns() == tuple(COLUMNS[name].split())
+    assert PAPER[name].columns == tuple(COLUMNS[name].split())
 
 
 def test_rows_are_in_the_papers_order_and_averages_are_none_of_them():
@@ -145,22 +145,22 @@ def test_rows_are_in_the_papers_order_and_averages_are_none_of_them():
         for maze in ("medium-play", "large-play", "medium-diverse", "large-diverse")
     ]
     for name in ("main", "full", "d4rl_settings"):
-        assert list(table(name).rows()) == runs + mazes
-    assert table("main").groups == {LOCOMOTION: tuple(runs), ANTMAZE: tuple(mazes)}
+        assert list(PAPER[name].rows) == runs + mazes
+    assert PAPER["main"].groups == {LOCOMOTION: tuple(runs), ANTMAZE: tuple(mazes)}
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_no_cell_of_a_score_table_is_missing(name):
-    found = table(name)
-    assert len(found.cells) == len(found.rows()) * len(found.columns())
-    assert len(found.averages) == len(found.groups) * len(found.columns())
+    found = PAPER[name]
+    assert len(found.cells) == len(found.rows) * len(found.columns)
+    assert len(found.averages) == len(found.groups) * len(found.columns)
 
 
 def test_the_full_table_is_the_main_one_with_cac():
-    main, full = table("main"), table("full")
+    main, full = PAPER["main"], PAPER["full"]
     assert main.cells.items() <= full.cells.items()
     assert main.averages.items() <= full.averages.items()
-    assert set(full.columns()) - set(main.columns()) == {"cac-1", "cac-2"}
+    assert set(full.columns) - set(main.columns) == {"cac-1", "cac-2"}
 
 
 # What the rows really average, where the printed average is another.
@@ -174,7 +174,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", SCORES)
 def test_averages_agree_with_their_rows_or_a_note_says_what_they_are(name):
-    found = table(name)
+    found = PAPER[name]
     half = 0.5 if name == "ogbench" else 0.05  # of the last printed digit
     for (row, column), printed in found.averages.items():
         exact = found.recomputed(row, column)
@@ -187,31 +187,31 @@ def test_averages_agree_with_their_rows_or_a_note_says_what_they_are(name):
 
 
 def test_rows_of_scores_are_the_papers_tasks():
-    assert {row for name in SCORES for row in table(name).rows()} == set(PAPER)
+    assert {row for name in SCORES for row in PAPER[name].rows} == set(TASKS)
     for name in ("lambda", "eta", "preconditioning", "d4rl_settings", "ogbench_settings"):
-        assert set(table(name).rows()) <= set(PAPER), name
+        assert set(PAPER[name].rows) <= set(TASKS), name
 
 
 def test_columns_of_scores_are_agents_here():
     steps = {"cac-1", "cac-2", "sorl-1", "sorl-8"}  # agents that the paper prints at several steps
-    assert {column for name in SCORES for column in table(name).columns()} - steps <= set(
+    assert {column for name in SCORES for column in PAPER[name].columns} - steps <= set(
         agent_names()
     )
     assert {name.rpartition("-")[0] for name in steps} <= set(agent_names())
-    assert {row.rpartition("-")[0] for row in table("efficiency").rows()} == {"bfq", "fql", "dql"}
+    assert {row.rpartition("-")[0] for row in PAPER["efficiency"].rows} == {"bfq", "fql", "dql"}
     for name in ("d4rl_settings", "ogbench_settings"):
-        assert {column.split()[0] for column in table(name).columns()} <= set(agent_names()), name
+        assert {column.split()[0] for column in PAPER[name].columns} <= set(agent_names()), name
 
 
 def test_units_are_those_of_the_tasks():
     for name in SCORES:
-        found = table(name)
-        for row in found.rows():
+        found = PAPER[name]
+        for row in found.rows:
             in_per_cent = found.unit_of(row, "bfq") == "success rate (%)"
             assert in_per_cent == (get_task(row).family == "ogbench"), row
-    assert table("ogbench").unit_of("Average (Adroit)", "bfq") == "normalized score"
-    assert table("efficiency").unit_of("bfq-1", "frequency") == "Hz"
-    assert table("efficiency").unit_of("bfq-1", "training time") == "hours"
+    assert PAPER["ogbench"].unit_of("Average (Adroit)", "bfq") == "normalized score"
+    assert PAPER["efficiency"].unit_of("bfq-1", "frequency") == "Hz"
+    assert PAPER["efficiency"].unit_of("bfq-1", "training time") == "hours"
 
 
 KNOWN_FAULTS = [
@@ -254,13 +254,13 @@ KNOWN_FAULTS = [
 
 @pytest.mark.parametrize(("name", "row", "column", "says"), KNOWN_FAULTS)
 def test_every_known_fault_has_a_note_and_the_number_stays(name, row, column, says):
-    found = table(name)
+    found = PAPER[name]
     assert found.get(row, column) is not None
     assert any(says in note.text for note in found.notes_on(row, column) if note.cells)
 
 
 def test_the_cube_row_repaired_gives_the_averages_that_its_note_tells():
-    found = table("ogbench")
+    found = PAPER["ogbench"]
     (note,) = (note for note in found.notes if "antsoccer" in note.text)
     for agent, cube, average in (
         ("srpo", 82, 14.0),
@@ -274,9 +274,9 @@ def test_the_cube_row_repaired_gives_the_averages_that_its_note_tells():
         assert str(average) in note.text
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", PAPER)
 def test_notes_concern_cells_that_exist(name):
-    found = table(name)
+    found = PAPER[name]
     for note in found.notes:
         assert note.text
         assert set(note.cells) <= found.cells.keys() | found.averages.keys()
@@ -284,7 +284,7 @@ def test_notes_concern_cells_that_exist(name):
 
 
 def test_notes_on_a_cell_are_its_own_and_the_tables():
-    found = table("eta")
+    found = PAPER["eta"]
     of_all = [note for note in found.notes if not note.cells]
     assert of_all
     assert found.notes_on("halfcheetah-medium-replay-v2", "1") == of_all
@@ -292,59 +292,13 @@ def test_notes_on_a_cell_are_its_own_and_the_tables():
     assert isinstance(of_all[0], Note)
 
 
-def test_an_unknown_table_is_refused_with_the_nearest_name():
-    with pytest.raises(BadInput, match="did you mean 'main'"):
-        table("mian")
-
-
-def test_scores_are_those_of_the_first_table_that_has_them():
-    assert score("hopper-medium-v2", "bfq") == Figure(103.5, 0.1)
-    assert score("halfcheetah-medium-replay-v2", "cac-1") == Figure(47.9, 0.6)
-    assert score("scene-play-singletask-v0", "ifql") == Figure(0.0, 0.0)
-    assert place("hopper-medium-v2", "dql") == (table("main"), "dql")
-    assert place("hopper-medium-v2", "cac") == (table("full"), "cac-2")
-    assert place("pen-cloned-v1", "sorl") == (table("ogbench"), "sorl-8")
-
-
-def test_what_the_paper_does_not_have_has_no_score():
-    assert score("hopper-medium-v2", "rebrac") is None
-    assert score("pen-human-v1", "ofql") is None
-    assert score("local/hopper-medium", "bfq") is None  # other data than the paper's
-    assert score(LOCOMOTION, "bfq") is None
-
-
-def steps_here(agent: str, task: str) -> int:
-    """The network calls behind an action as the agent acts on a task if it is not told."""
-    field = {"cac": "consistency_steps", "sorl": "flow_steps"}[agent]
-    chosen = preset(agent, task, get_task(task).family)
-    assert field not in chosen["config"]
-    told = chosen["evaluation"].get("sampling_steps")
-    return told.value if told else getattr(get_agent(agent).config(), field)
-
-
-@pytest.mark.parametrize("task", PAPER)
-@pytest.mark.parametrize("agent", AS_HERE)
-def test_a_plain_name_stands_for_the_steps_an_agent_takes_here(agent, task):
-    _, column = place(task, agent)
-    printed = (
-        1 if column == "sorl" else int(column.rpartition("-")[2])
-    )  # SORL alone is among one-step policies
-    assert printed == steps_here(agent, task)
-
-
-def test_every_task_of_the_paper_has_its_scores():
-    assert all(
-        score(task, agent) for task in PAPER for agent in ("bfq", "fql", "bc", "iql", "cac", "sorl")
-    )
-
-
 def test_a_note_on_a_misspelt_cell_is_not_taken_for_one_on_the_whole_table():
     told = (
         '[t]\ntitle = ""\ncaption = ""\nunit = ""\ntable = """\n   a  b\nr  1  2±3\n"""\n'
         '[[notes]]\ntables = ["t"]\ntext = "doubtful"\ncells = [["r", "{}"]]\n'
     )
-    read = published._tables(told.format("*"))["t"]
-    assert read.cells == {("r", "a"): Figure(1.0), ("r", "b"): Figure(2.0, 3.0)}
+    read = read_tables(told.format("*"))["t"]
+    assert read.cells == {("r", "a"): PaperNumber(1.0), ("r", "b"): PaperNumber(2.0, 3.0)}
     assert read.notes == (Note("doubtful", (("r", "a"), ("r", "b"))),)
     with pytest.raises(ValueError, match="no cell"):
-        published._tables(told.format("c"))
+        read_tables(told.format("c"))

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # The module of each public name; __init__.pyi has the same names for type checkers.
 _HOMES = {
     "train": "bfq.api",
+    "plan": "bfq.api",
     "evaluate": "bfq.api",
     "Result": "bfq.api",
     "Dataset": "bfq.data.dataset",
@@ -29,7 +30,7 @@ _HOMES = {
     "register": "bfq.agents.registry",
 }
 # Packages with formulas, statistics and facts that others may build on.
-PACKAGES = ("agents", "bench", "flow", "nets", "reports", "tasks", "training")
+PACKAGES = ("agents", "bench", "data", "flow", "nets", "progress", "reports", "tasks", "training")
 
 __all__ = sorted([*_HOMES, *PACKAGES])
 

@@ -8,6 +8,7 @@ from bfq.agents import hyperparameters as hyperparameters
 from bfq.agents.registry import register as register
 from bfq.api import Result as Result
 from bfq.api import evaluate as evaluate
+from bfq.api import plan as plan
 from bfq.api import train as train
 from bfq.data.arrays import from_arrays as from_arrays
 from bfq.data.arrays import from_episodes as from_episodes

@@ -15,7 +15,7 @@ from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import population_act
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
 from bfq.options import OPTIONS, PROTOCOL, check_options
-from bfq.run import RunRecord, new_folder
+from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
 
@@ -82,6 +82,7 @@ def train(
     precision: Literal["float32", "bfloat16"] = "float32",
     chunk: int | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
     quiet: bool = False,
 ) -> Result:
     """Train an agent on a task, a file or a dataset, and evaluate it.
@@ -113,6 +114,7 @@ def train(
         precision: "bfloat16" multiplies faster on NVIDIA GPUs.
         chunk: Updates per compiled call.
         out: Run folder; by default a new one in `runs`.
+        resume: Continue the run in `out`, if there is one.
         quiet: Show no progress.
 
     Returns:
@@ -123,6 +125,8 @@ def train(
     name = OWN_DATA if isinstance(task, Dataset) else str(task)
     run = compose(name, load_agent(agent), **options)
     folder = Path(out) if out is not None else new_folder(run)
+    if resume and (folder / "config.json").exists():
+        return Result(folder, complete(folder, quiet=quiet))
     if isinstance(task, Dataset):
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
@@ -131,6 +135,11 @@ def train(
         start(run, folder, task, keep=lambda: save_dataset(task, place))
         return Result(folder, complete(folder, task, quiet=quiet))
     return Result(folder, complete(folder, start(run, folder), quiet=quiet))
+
+
+def plan(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any) -> RunConfig:
+    """The complete configuration that `train` would run with these options; nothing is trained."""
+    return compose(task, load_agent(agent), **options)
 
 
 def evaluate(

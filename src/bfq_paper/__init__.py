@@ -1,5 +1,5 @@
-"""The paper's experiments, each as one command: what is run, where its data is from, what came of it.
+"""The paper's experiments: `bfq reproduce` runs them and compares with the published numbers.
 
-`plan` says what is asked for, `results` what was found, `work` fills cells, `shown` shows them; the commands
-themselves are here.
+experiments.py declares them, parts.py and run.py run them, cells.py stores their results, tables.py, figures.py
+and pages.py show them. `bfq toy` trains on the checkerboard.
 """

@@ -1,160 +1,99 @@
 """`bfq reproduce EXPERIMENT`: the paper's experiments, ours beside its numbers."""
 
 import argparse
+import json
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bfq.cli.words import seeds, show_json
-from bfq.errors import BadInput
-from bfq_paper.cli_sharing import TOGETHER, end_with_the_first, helped
-
-if TYPE_CHECKING:
-    from bfq_paper.reproduce import Plan
-    from bfq_paper.work.bench import Bench
-
-MOST_JOBS = 64
-NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | switches | toy | all"
-
+from bfq import BadInput
 
 ABOUT = "the paper's experiments, beside its published numbers"
+NAMES = "main | ogbench | efficiency | lambda | eta | preconditioning | switches | toy | all"
+MOST_JOBS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of the verb."""
+    """The options of the command."""
     add = parser.add_argument
     add("name", metavar="EXPERIMENT", help=NAMES)
+    add("--quick", action="store_true", help="a check that everything works, in minutes")
+    add("--agents", type=_names, default=[], metavar="A[,B…]", help="only these methods")
     add(
-        "--quick",
-        action="store_true",
-        help="minutes on a laptop: a look at it, comparable with nothing",
+        "--tasks", type=_names, default=[], metavar="T[,U…]", help="only these rows, or other tasks"
     )
-    add("--agents", type=_words, default=[], metavar="A[,B…]", help="only these methods")
+    add("--seeds", type=_seeds, metavar="N", help="a number of seeds, or a list such as 3,7")
+    add("--steps", type=int, metavar="N", help="gradient updates")
     add(
-        "--tasks",
-        type=_words,
-        default=[],
-        metavar="T[,U…]",
-        help="only these rows, or any other task",
+        "--precision", metavar="NAME", help="of products in training: float32 (default) or bfloat16"
     )
-    add("--seeds", type=seeds, metavar="N", help="a number of seeds, or a list as 3,7")
-    add("--steps", type=int, metavar="N", help="updates of each member")
-    add("--precision", metavar="NAME", help="of products in training: float32 (default) | bfloat16")
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
-    add(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="parts at once, for a GPU that one leaves half idle",
-    )
-    add(
-        "--share", action="store_true", help=argparse.SUPPRESS
-    )  # as one of a command's further processes
-    add("--again", action="store_true", help="run anew what is finished, but not on this machine")
-    add("--dry-run", action="store_true", help="tell what would be done, and from which data")
+    add("--jobs", type=int, default=1, metavar="N", help="processes that share the work on one GPU")
+    add("--again", action="store_true", help="also rerun what only another machine has run")
+    add("--dry-run", action="store_true", help="print what would run, and on which data")
     add("--json", action="store_true", help="print result.json, or the plan, and nothing else")
 
 
-def _words(word: str) -> list[str]:
+def _names(word: str) -> list[str]:
     return [name for name in word.split(",") if name]
 
 
+def _seeds(word: str) -> int | list[int]:
+    """`6` is six seeds; `3,7` (or `3,`) is a list of seeds."""
+    return [int(one) for one in word.split(",") if one] if "," in word else int(word)
+
+
 def run(args: argparse.Namespace) -> int:
-    """Settles everything, tells it, does it; 1 if something failed that could have been filled."""
+    """Run the parts that are not finished; exit code 1 if one failed."""
     if not 1 <= args.jobs <= MOST_JOBS:
         raise BadInput(f"--jobs must be from 1 to {MOST_JOBS}, not {args.jobs}.")
-    if args.jobs > 1:
-        os.environ.update(TOGETHER)  # before JAX looks at it
-    from bfq.progress import announced
+    if args.jobs > 1:  # before JAX is imported
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    from bfq.training.loop import Stopped
+    from bfq_paper.experiments import Options, select
+    from bfq_paper.run import RUNS, helpers, make_plan, reproduce
 
-    with announced("loading JAX", quiet=args.json):
-        from bfq.api import evaluate
-        from bfq.errors import say
-        from bfq.files import check_place
-        from bfq_paper.plan.options import Options, chosen
-        from bfq_paper.reproduce import plan
-        from bfq_paper.results.stored import earlier_of
-        from bfq_paper.work.bench import Bench
-
-    wished = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
-    asked = chosen(args.name, wished)
-    if args.jobs > 1 and any(each.kind == "speed" for each in asked):
-        raise BadInput(
-            "times are measured with nothing beside them: leave --jobs out for efficiency and all."
+    options = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
+    experiments = select(args.name, options)
+    if args.jobs > 1 and any(each.kind == "speed" for each in experiments):
+        raise BadInput("times are measured alone: leave out --jobs for efficiency and all.")
+    plans = [make_plan(each, args.out, args.again) for each in experiments]
+    if args.dry_run or not args.json:
+        print(
+            json.dumps([plan.describe() for plan in plans], indent=1)
+            if args.json
+            else "\n".join(line for plan in plans for line in plan.lines()),
+            flush=True,
         )
-    plans = [plan(each, earlier_of(each, args.out), args.again) for each in asked]
-    bench = Bench(evaluate, quiet=args.json)
     if args.dry_run:
-        return _tell(plans, bench, args.json)
-    for each in plans:
-        each.check(bench)
-    for place in (args.out, bench.runs):
-        check_place(place)
-    if args.share:
-        return _share(plans, bench)
-    logs = bench.runs / "shared"
-    verb, *rest = args.words
-    with helped(args.jobs - 1, [verb, "--share", *rest], logs, say):
-        if args.jobs > 1 and not args.json:
-            print(f"The parts are shared with {args.jobs - 1} more, which tell of them in {logs}.")
-        return _reproduce(plans, bench, args)
-
-
-def _tell(plans: "Sequence[Plan]", bench: "Bench", as_json: bool) -> int:
-    if as_json:
-        show_json([each.describe(bench) for each in plans])
         return 0
-    for each in plans:
-        print(each.tell(bench))
-    return 0
-
-
-def _share(plans: "Sequence[Plan]", bench: "Bench") -> int:
-    from bfq.training.loop import Stopped
-    from bfq_paper.reproduce import share
-
-    end_with_the_first()
+    command, failures = _command(args.words), []
     try:
-        for each in plans:
-            share(each, bench)
+        with helpers(args.jobs - 1, args.words, RUNS / "shared"):
+            for plan in plans:
+                failures += reproduce(plan, args.out, command, _say, args.json)
     except Stopped as stopped:
+        _say(f"bfq: {stopped} The same command continues from there.")
         return stopped.exit_code
-    return 0
-
-
-def _reproduce(plans: "Sequence[Plan]", bench: "Bench", args: argparse.Namespace) -> int:
-    from bfq.errors import say
-    from bfq.files import read_json
-    from bfq.training.loop import Stopped
-    from bfq_paper.reproduce import reproduce
-    from bfq_paper.results.stored import folder_of
-
-    command = _told(args.words)
-    done = []
-    if not args.json:
-        for each in plans:
-            print(each.tell(bench), flush=True)
-    try:
-        for each in plans:
-            done.append(reproduce(each, bench, args.out, command, say))
-    except Stopped as stopped:
-        say(f"bfq: {stopped} The same command goes on from there.")
-        return stopped.exit_code
-    folders = [folder_of(each.experiment, args.out) for each in plans]
+    folders = [args.out / each.folder for each in experiments]
     if args.json:
-        show_json([read_json(folder / "result.json") for folder in folders])
+        found = [json.loads((folder / "result.json").read_text()) for folder in folders]
+        print(json.dumps(found, indent=1))
     else:
         for folder in folders:
             print((folder / "table.md").read_text())
             print(f"page {folder / 'index.html'}")
-    return 1 if any(each.failed for each in done) else 0
+    return 1 if failures else 0
 
 
-def _told(words: "Sequence[str]") -> str:
-    """The command as results keep it: without `--out`, a place on one machine that changes no number."""
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command as results record it, without --out."""
     kept = [
         word
         for place, word in enumerate(words)

@@ -1,121 +1,131 @@
-"""Results drawn anew from result.json, with those of other machines taken in, and their strips of frames.
+"""Pages of experiments, redrawn from result.json; results of other machines are merged into ours.
 
-`python -m bfq_paper.merge results/main elsewhere/results/main`
-
-With no other it only draws: neither data nor run folders are needed. Where two have a cell of the same row
-and column, the one whose run ended later stands, and of the same date the one that is named last.
+`python -m bfq_paper.merge results/main elsewhere/results/main` adds the cells of the second folder to the
+first. Where both have a cell, the one that finished later stays. With one folder it only redraws.
 """
 
+import argparse
+import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bfq.cli.words import Parser, exit_code
-from bfq.files import write_bytes
-from bfq_paper.book import alone
-from bfq_paper.results.cells import Cell, Outcome
-from bfq_paper.results.stored import merged_calls, of_experiment, read_outcome, renewed, results_of
-from bfq_paper.shown.kept_pictures import kept_picture
-from bfq_paper.shown.strips import file_of
-from bfq_paper.shown.written import drawn, write_drawn, write_numbers
+from bfq import BadInput
+from bfq_paper.cells import (
+    Results,
+    lock,
+    newer_cells,
+    read_results,
+    write_file,
+    write_results,
+)
+from bfq_paper.document import Block, Heading, Link, Paragraph, Picture, html, markdown
+from bfq_paper.experiments import EXPERIMENTS
+from bfq_paper.figures import ORDER, TOY, figures, frames_file, is_png
+from bfq_paper.tables import overview, tables
 
-TOY = "toy.png"  # a picture that only its run can make, as the strips are
+QUICK = "This is a quick run with few updates and episodes. It is comparable with nothing."
+ABOUT = (
+    "Our results with the paper's in parentheses. Green: better than the paper by more than 2 points. "
+    "Orange: worse. Gray: neither."
+)
+
+
+def draw(results: Results, out: Path) -> None:
+    """Write table.md, the figures and index.html of an experiment, and the page of all experiments."""
+    folder = out / results.experiment.folder
+    pictures = figures(results, out)
+    body = tables(results)
+    start: list[Block] = [Paragraph(results.experiment.about)]
+    start += [Paragraph(QUICK)] if results.experiment.quick else []
+    title = results.experiment.heading
+    for picture in pictures:
+        if picture.png:
+            write_file(folder / picture.file, picture.png)
+    for name in {*ORDER} - {TOY, *(picture.file for picture in pictures)}:
+        (folder / name).unlink(missing_ok=True)
+    write_file(folder / "table.md", markdown(title, [*start, *body]).encode())
+    write_file(folder / "index.html", html(title, [*start, *body, *pictures]).encode())
+    if not results.experiment.quick:
+        write_file(out / "index.html", front_page(out).encode())
+
+
+def front_page(out: Path) -> str:
+    """All experiments on one page, including those of other devices, a folder deeper."""
+    blocks: list[Block] = [Paragraph(ABOUT)]
+    for name in EXPERIMENTS:
+        found = [out / name, *sorted(path.parent for path in out.glob(f"*/{name}/result.json"))]
+        for folder in (folder for folder in found if (folder / "result.json").exists()):
+            blocks += _summary(folder, folder.relative_to(out).as_posix())
+    return html("The paper's experiments", blocks)
+
+
+def _summary(folder: Path, place: str) -> list[Block]:
+    """The overview and the pictures of one experiment, with a link to its page."""
+    try:
+        results = read_results(folder)
+    except BadInput as error:
+        return [Heading(place), Paragraph(str(error))]
+    device = ", ".join(place.split("/")[:-1])
+    title = results.experiment.heading + (f", {device}" if device else "")
+    shown = [
+        Picture(f"{place}/{name}", name.removesuffix(".png").replace("_", " ").capitalize(), "")
+        for name in ORDER
+        if is_png(folder / name) and name != "profiles.png"
+    ]
+    return [
+        Heading(title),
+        Paragraph(results.experiment.about),
+        *(overview(results) or tables(results)[:4]),
+        *shown,
+        Link("Details: intervals, protocols, data, versions and commands", f"{place}/index.html"),
+    ]
 
 
 def merge(folder: Path, others: Sequence[Path] = ()) -> list[str]:
-    """Writes what all folders hold to the first, which may be new; a sentence for each cell that changes."""
-    found = [read_outcome(other) for other in others]
-    first = _ours(folder, found)
-    out = results_of(first, folder)
-    for name, other in zip(others, found, strict=True):
-        of_experiment(other, first.experiment, name)
-    with alone(folder):
-        outcome, said = _ours(folder, found), list[str]()
-        for name, other in zip(others, found, strict=True):
-            cells = newer(outcome, other)
-            said += [_told(outcome, cell, name) for cell in cells if cell.readings]
-            for file, picture in _pictures(cells, name).items():
-                write_bytes(folder / file, picture)
-            ours = renewed(outcome.calls, other.calls) if cells else outcome.calls
-            calls = merged_calls(
-                other.calls, ours
-            )  # ours last: its command is the one that goes on
-            outcome = replace(outcome.taken(cells, other.sources), calls=calls)
-        files = drawn(outcome, out)  # what cannot be drawn replaces no numbers
-        write_numbers(outcome, out)
-        write_drawn(outcome, out, files)
-    return said
-
-
-def _ours(folder: Path, found: Sequence[Outcome]) -> Outcome:
-    """What the first folder holds now; nothing yet where it is new and others are to fill it."""
-    if found and not (folder / "result.json").exists():
-        return replace(found[0], sources=(), cells=(), calls=())
-    return read_outcome(folder)
-
-
-def newer(outcome: Outcome, other: Outcome) -> list[Cell]:
-    """The cells of another that take the place of ours: not the same, and not of an earlier date."""
-    pairs = [(cell, outcome.at(cell.row, cell.column)) for cell in other.cells]
-    return [cell for cell, ours in pairs if ours is None or _replaces(cell, ours)]
-
-
-def _replaces(cell: Cell, ours: Cell) -> bool:
-    if not cell.readings or cell == ours:
-        return False
-    return not ours.readings or _date(cell) >= _date(ours)
-
-
-def _date(cell: Cell) -> str:
-    """When its run ended; cells of old do not say and come before all others."""
-    return str(cell.provenance.get("finished", ""))
-
-
-def _pictures(cells: Sequence[Cell], folder: Path) -> dict[str, bytes]:
-    """The pictures of some cells, by their names."""
-    names = [TOY, *(file_of(cell) for cell in cells if "run" in cell.provenance)] if cells else []
-    return {name: picture for name in names if (picture := kept_picture(folder / name))}
-
-
-def _told(outcome: Outcome, cell: Cell, name: Path) -> str:
-    before = outcome.at(cell.row, cell.column)
-    instead = (
-        f", in place of that of {_date(before) or 'unknown date'}"
-        if before and before.readings
-        else ""
-    )
-    return f"{cell.row}, {cell.column}: from {name}, of {_date(cell) or 'unknown date'}{instead}"
-
-
-def _folder(path: Path) -> Path:
-    """The folder of results, whether it is named or its result.json."""
-    return path.parent if path.name == "result.json" else path
+    """Add the cells of other folders to ours and redraw; a sentence for each added cell."""
+    found = [read_results(other) for other in others]
+    with lock(folder):
+        if (folder / "result.json").exists() or not found:
+            results = read_results(folder)
+        else:
+            results = replace(found[0], cells=(), commands=())
+        experiment = results.experiment
+        if folder.absolute().name != experiment.folder:
+            raise BadInput(f"{folder} has the results of {experiment.folder}: name it so.")
+        added = []
+        for other, path in zip(found, others, strict=True):
+            if other.experiment.folder != experiment.folder:
+                raise BadInput(f"{path} has the results of {other.experiment.folder}.")
+            cells = newer_cells(results, other)
+            results = results.with_cells(cells)
+            for command in other.commands if cells else ():
+                results = results.with_command(command)
+            for name in (*map(frames_file, cells), *([TOY] if cells else [])):
+                if is_png(path / name):
+                    shutil.copyfile(path / name, folder / name)
+            added += [f"{cell.row}, {cell.column}: from {path}" for cell in cells]
+        write_results(results, folder)
+        draw(results, folder.absolute().parent)
+    return added
 
 
 def main() -> int:
-    """Tells what is taken."""
-    parser = Parser(prog="python -m bfq_paper.merge", description=__doc__)
-    parser.add_argument(
-        "folder", type=Path, metavar="RESULTS", help="as results/main; it may be new"
-    )
-    parser.add_argument(
-        "others", type=Path, nargs="*", metavar="OTHER", help="the same of other machines"
-    )
-    return exit_code(lambda: _tell(parser.parse_args()))
-
-
-def _tell(args: Namespace) -> None:
-    folder, others = _folder(args.folder), [*map(_folder, args.others)]
-    said = merge(folder, others)
-    lines = said or ["nothing new" if others else f"page {folder / 'index.html'}"]
-    print("\n".join(map(_printable, lines)))
-
-
-def _printable(line: str) -> str:
-    """Without what no terminal should be told: the names of a cell may be anybody's."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+    """Merge and redraw."""
+    parser = argparse.ArgumentParser(prog="python -m bfq_paper.merge", description=__doc__)
+    parser.add_argument("folder", type=Path, help="such as results/main; it may be new")
+    parser.add_argument("others", type=Path, nargs="*", help="the same folder of other machines")
+    args = parser.parse_args()
+    folders = [p.parent if p.name == "result.json" else p for p in (args.folder, *args.others)]
+    try:
+        added = merge(folders[0], folders[1:])
+    except BadInput as error:
+        print(f"bfq: {error}", file=sys.stderr)
+        return 2
+    for line in added or [f"page {folders[0] / 'index.html'}"]:
+        print("".join(c if c.isprintable() else "?" for c in line))
+    return 0
 
 
 if __name__ == "__main__":

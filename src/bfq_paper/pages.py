@@ -4,52 +4,53 @@
 docs/**/*.md. The block of an experiment without a result file stays empty.
 """
 
+import argparse
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from bfq.cli.words import Parser, exit_code
-from bfq.errors import BadInput, unknown
-from bfq.files import write_bytes
-from bfq.reports.statistics import ABSENT, number_text, range_text
-from bfq.reports.tables import escape_markdown, markdown_table
-from bfq_paper.plan.experiments import EXPERIMENTS
-from bfq_paper.plan.sources import Source
-from bfq_paper.results.cells import Cell, Outcome
-from bfq_paper.results.mixed import data_of
-from bfq_paper.results.stored import heading_of, read_outcome, results_of
-from bfq_paper.results.together import together
-from bfq_paper.shown.readme_tables import TABLES, table
-from bfq_paper.shown.table import number, spread
+from bfq import BadInput
+from bfq.reports.statistics import summarize
+from bfq_paper.cells import Cell, Results, read_results, write_file
+from bfq_paper.comparisons import compare_methods, data_label
+from bfq_paper.document import Grid, counts, escape, number
+from bfq_paper.experiments import EXPERIMENTS, unknown_name
+from bfq_paper.figures import ORDER, is_png
+from bfq_paper.published import EMPTY
+from bfq_paper.tables import spread
+from bfq_paper.toy_methods import METHODS
 
-PLACE = r"results/(?:[\w-]+/)?[\w-]+"  # a folder between: of another device, say
+PLACE = r"results/(?:[\w-]+/)?[\w-]+"  # with a folder between for results of another device
 BLOCK = re.compile(rf"(<!-- ({PLACE}) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARK = re.compile(rf"<!-- ({PLACE}|end) -->")
 DATA = {
     "imported": "not the published file",
-    "rerolled": "data rolled out here",
-    "local": "data made here",
-    "embedded": "no task of the paper",
+    "rerolled": "re-rolled data",
+    "local": "local data",
+    "embedded": "not a task of the paper",
 }
-MEAN = "mean"
-DOUBT = "†"  # at a number of the paper that has a note
-# The first of these is shown.
-PICTURES = (
-    "frequency_and_score.png",
-    "training_time.png",
-    "ablation.png",
-    "radar.png",
-    "scores.png",
-    "toy.png",
-)
+LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
+ROBOTS = ("halfcheetah", "hopper", "walker2d", "ant")
 
 
 def pages(root: Path) -> list[Path]:
     """The Markdown files that may contain generated blocks."""
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def rewrite(root: Path) -> None:
+    """Regenerate the blocks of all pages."""
+    for page in pages(root):
+        before = page.read_text("utf-8")
+        after = rewritten(before, root, page)
+        if after != before:
+            write_file(page, after.encode())
 
 
 def rewritten(text: str, root: Path, page: Path) -> str:
@@ -61,171 +62,236 @@ def rewritten(text: str, root: Path, page: Path) -> str:
 
 
 def _check_marks(marks: Sequence[str]) -> None:
-    """Refuses marks that do not pair: what stands between two blocks would be taken for one of them."""
-    known = {*TABLES, *(f"results/{name}" for name in EXPERIMENTS)}
+    """Check that each mark of a known table is followed by an end mark."""
+    known = [*TABLES, *(f"results/{name}" for name in EXPERIMENTS)]
     for opening, closing in zip_longest(marks[::2], marks[1::2]):
         if opening == "end" or closing != "end":
             raise BadInput(
                 f"the mark <!-- {opening} --> has no partner: each block needs its own <!-- end -->."
             )
         if opening not in known and f"results/{Path(opening).name}" not in known:
-            raise unknown("table", opening, known)
+            raise unknown_name("table", opening, known)
 
 
 def block(root: Path, name: str, up: str = "") -> str:
     """The content of a block; `up` leads from the page to the root."""
     if name in TABLES:
-        return table(root, name, up)
+        build, caption = TABLES[name]
+        try:
+            grid = build(root, up)
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise BadInput(
+                f"a file of the table {name} is damaged or missing: {error!r}."
+            ) from error
+        return "\n".join([*grid, "", f"<sub>{caption.format(up)}</sub>", ""])
     if not (root / name / "result.json").exists():
         return ""
-    outcome = read_outcome(root / name)
-    results_of(outcome, root / name)  # refuses another experiment's file
-    if not any(cell.ours for cell in outcome.cells):
+    results = read_results(root / name)
+    if results.experiment.folder != Path(name).name:
+        raise BadInput(f"{root / name} has the results of {results.experiment.folder}.")
+    if not results.cells:
         return ""
-    pictures = [f"{name}/{file}" for file in PICTURES if (root / name / file).exists()]
-    title = heading_of(outcome, name.removeprefix("results/"))
-    parts = [
-        "\n".join(_table(outcome)),
-        *(f"![{title}]({up}{picture})" for picture in pictures[:1]),
-        f"<sub>{_words(outcome, name, up)}</sub>",
-    ]
+    pictures = [file for file in ORDER if is_png(root / name / file)]
+    picture = next(
+        (f for f in ("training_time.png", "ablation.png", *pictures) if f in pictures), ""
+    )
+    parts = ["\n".join(_summary(results).lines())]
+    parts += [f"![{results.experiment.heading}]({up}{name}/{picture})"] if picture else []
+    files = f"[table]({up}{name}/table.md), [data]({up}{name}/result.json)"
+    parts.append(f"<sub>{_caption(results)}. Details: {files}.</sub>")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(outcome: Outcome) -> list[str]:
-    """A line a method, and one for each other number of its candidates, row by row; then their mean."""
-    rows = [row for row in outcome.rows if any(cell.ours for cell in outcome.of(row))]
-    means = _means(outcome)
-    lines = []
-    for column in outcome.columns:
-        cells = [outcome.at(row, column) for row in rows]
-        if not any(cell and cell.ours for cell in cells):
-            continue
-        line = [_name(outcome, cells), *(_score(outcome, cell) for cell in cells)]
-        lines.append([*line, means.get(column, ABSENT)])
-        for other in _others(outcome, cells):
-            lines.append(
-                [
-                    escape_markdown(f"{column}, {other}"),
-                    *(_protocol(cell, other) for cell in cells),
-                    "",
-                ]
-            )
-    head = ["", *(_head(outcome, row) for row in rows), MEAN]
+def _summary(results: Results) -> Grid:
+    """A line per method, a line for each other number of candidates, and the mean over rows."""
+    found = compare_methods(results)
+    means = {m.column: number(m.mean.value) for m in found.methods} if found else {}
+    means = means if found and len(found.rows) > 1 else {}
+    lines: list[list[str]] = []
+    best: dict[tuple[int, int], str] = {}
+    for column in results.columns:
+        cells = [results.at(row, column) for row in results.rows]
+        best |= {
+            (len(lines), k): "best" for k, cell in enumerate(cells, 1) if _is_best(results, cell)
+        }
+        line = [_name(results, column, cells), *(_score(results, cell) for cell in cells)]
+        lines.append([*line, means.get(column, EMPTY)])
+        readings = [{r.name: r for r in c.readings[1:]} if c else {} for c in cells]
+        others = sorted({name for each in readings for name in each})
+        for name in others if results.experiment.compares_methods else ():
+            spreads = []
+            for each, cell in zip(readings, cells, strict=True):
+                summary = each[name].summary if name in each else None
+                spreads.append(spread(summary, cell.unit) if cell and summary else EMPTY)
+            lines.append([f"{column}, {name}", *spreads, ""])
+    head = ["", *(_head(results, row) for row in results.rows), "mean"]
+    return Grid(head, lines, best) if means else Grid(head[:-1], [x[:-1] for x in lines], best)
+
+
+def _name(results: Results, column: str, cells: Sequence[Cell | None]) -> str:
+    """The label of a column, with BFQ's candidates."""
+    names = {cell.readings[0].name for cell in cells if cell}
     return (
-        markdown_table(head, lines) if means else markdown_table(head[:-1], [x[:-1] for x in lines])
+        f"bfq, {names.pop()}"
+        if column == "bfq" and len(names) == 1
+        else results.experiment.named(column)
     )
 
 
-def _means(outcome: Outcome) -> dict[str, str]:
-    """By column, over the same rows, where these are several."""
-    found = together(outcome)
-    several = found.standings if found and len(found.rows) > 1 else ()
-    return {each.column: number_text(each.mean.value, 1) for each in several}
+def _head(results: Results, row: str) -> str:
+    """The row with its unit or its kind of data."""
+    cells = results.of(row)
+    kinds = {cell.source[0] for cell in cells}
+    if results.experiment.kind != "scores":
+        return row if cells[0].unit == row else f"{row}, {cells[0].unit}"
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return f"{row} ({DATA[kind]})" if kind in DATA else row
 
 
-def _name(outcome: Outcome, cells: Sequence[Cell | None]) -> str:
-    """A method; BFQ with its candidates, since these are varied beneath it."""
-    column = next(cell.column for cell in cells if cell)
-    name, *more = {cell.readings[0].name for cell in cells if cell and cell.readings}
-    plain = column == "bfq" and not more
-    return escape_markdown(f"bfq, {name}" if plain else outcome.experiment.named(column))
-
-
-def _head(outcome: Outcome, row: str) -> str:
-    """The row, its data where these are not the published, and its unit where it is not told beneath."""
-    first, *others = outcome.sources_of(row) or [Source(row, None, "", "")]
-    source = "" if others else first.kind  # several are told at their numbers
-    unit = next(cell.unit for cell in outcome.of(row) if cell.ours)
-    plain = outcome.experiment.kind == "scores" or unit == row
-    return escape_markdown(f"{row}{'' if plain else f', {unit}'}") + (
-        f" ({DATA[source]})" if source in DATA else ""
-    )
-
-
-def _score(outcome: Outcome, cell: Cell | None) -> str:
-    """Ours, and the paper's in brackets; a seed without a score is told."""
+def _score(results: Results, cell: Cell | None) -> str:
+    """Ours with the paper's in parentheses."""
     if cell is None or cell.ours is None:
-        return ABSENT
-    ours, printed = spread(cell.ours, cell.unit), outcome.paper(cell)
-    shown = f"**{ours}**" if _is_best(outcome, cell) else ours
-    lost = "" if cell.state == "done" else f", n = {cell.spent[0]}"
-    compared = printed if not outcome.experiment.quick else None
-    paper = f" ({number(compared.value, cell.unit)}{_doubt(outcome, cell)})" if compared else ""
-    data = data_of(outcome, cell)
-    return f"{shown}{lost}{paper}{f' on {escape_markdown(data)}' if data else ''}"
+        return EMPTY
+    shown, printed = spread(cell.ours, cell.unit), results.paper(cell)
+    lost = "" if cell.state == "done" else f", n = {cell.ours.n}"
+    mark = "†" if any(note.cells for note in results.notes(cell)) else ""
+    paper = f" ({number(printed.value, cell.unit)}{mark})" if printed else ""
+    data = data_label(results, cell)
+    return f"{shown}{lost}{paper}{f' on {data}' if data else ''}"
 
 
-def _doubt(outcome: Outcome, cell: Cell) -> str:
-    """A mark where the paper's number has a note."""
-    return DOUBT if any(note.cells for note in outcome.notes(cell)) else ""
-
-
-def _is_best(outcome: Outcome, cell: Cell) -> bool:
-    """Whether no method has a higher mean in the row, as far as a reader sees; a lost seed cannot win."""
-    if not outcome.experiment.compares_methods or cell.state != "done" or cell.ours is None:
+def _is_best(results: Results, cell: Cell | None) -> bool:
+    """Whether no other method of the row has a higher mean; a cell that lost a seed cannot win."""
+    if not results.experiment.compares_methods or not cell or not cell.ours or cell.state != "done":
         return False
+    means = [c.ours.mean for c in results.of(cell.row) if c.ours and c.state == "done"]
+    return number(cell.ours.mean) == number(max(means))
+
+
+def _caption(results: Results) -> str:
+    """What the numbers are, in at most 40 words with the links."""
+    cells, experiment = results.cells, results.experiment
+    noted = any(note.cells for cell in cells for note in results.notes(cell))
+    paper = "; in parentheses the paper's" if experiment.table and not experiment.quick else ""
+    paper += ", †: see its notes" if noted else ""
+    if experiment.kind == "speed":
+        devices = ", ".join(dict.fromkeys(str(cell.run.get("device")) for cell in cells))
+        return f"Mean ± standard deviation over robots on {escape(devices)}{paper}"
+    words = [counts([len(cell.readings[0].values) for cell in cells], "seed")]
+    steps = [cell.run["steps"] for cell in cells if "steps" in cell.run]
+    words += [counts(steps, "update")] if steps else []
+    protocols = [cell.readings[0].record.get("protocol", {}) for cell in cells]
+    episodes = [each["episodes"] for each in protocols if "episodes" in each]
+    words += [f"{counts(episodes, 'episode')} per seed"] if episodes else []
+    best = "; bold: best of the task" if experiment.compares_methods else ""
+    units = escape(results.units).capitalize()
+    return (
+        f"{units}, mean ± standard deviation over {', '.join(words)}, last checkpoint{best}{paper}"
+    )
+
+
+def _demo(root: Path, up: str) -> list[str]:
+    """The output of `make demo`: the data, behavior cloning, BFQ."""
+    folder, units = root / "results/halfcheetah-mini", ("return", "normalized")
+    ours, cloned = (_json(folder / name) for name in ("result.json", "bc.json"))
+    spent = f"{len(ours['members'])} seeds × {ours['protocol']['episodes']} episodes"
+    data = [number(ours["data"][f"{unit}_mean"]) for unit in units]
+    bc, bfq = ([_mean(run["scores"][unit]) for unit in units] for run in (cloned, ours))
+    return Grid(
+        ["", f"return on {ours['task']}, {spent}, last checkpoint", "normalized score"],
+        [["the data itself", *data], ["behavior cloning", *bc], ["BFQ", *bfq]],
+        dict.fromkeys(((2, 0), (2, 1), (2, 2)), "best"),
+    ).lines()
+
+
+def _local_data(root: Path, up: str) -> list[str]:
+    """The mean return of an episode in the local data of each robot and level."""
+    rows = {r["name"]: r["return_mean"] for r in _json(root / "results/data/local.json")["rows"]}
     means = [
-        other.ours.mean for other in outcome.of(cell.row) if other.ours and other.state == "done"
+        [number(rows[f"local/{robot}-{level}"], "count") for level in LEVELS] for robot in ROBOTS
     ]
-    return number(cell.ours.mean, cell.unit) == number(max(means), cell.unit)
+    lines = [[robot, *found] for robot, found in zip(ROBOTS, means, strict=True)]
+    return Grid(["", *LEVELS], lines).lines()
 
 
-def _others(outcome: Outcome, cells: Sequence[Cell | None]) -> list[str]:
-    """The names of the protocols beside the one that is compared, where methods are."""
-    if not outcome.experiment.compares_methods:
-        return []
-    return sorted({reading.name for cell in cells if cell for reading in cell.readings[1:]})
+def _agents(root: Path, up: str) -> list[str]:
+    """Every agent on two small tasks, best first on the smaller one, and the time of its update."""
+    times = _json(root / "benchmarks/agents_h200.json")
+    speed = {(row["agent"], row["members"]): row["microseconds_per_update"] for row in times}
+    tasks = ("mini", "medium")
+    folders = {task: root / f"results/agents/halfcheetah-{task}" for task in tasks}
+    runs = {t: {p.stem: _json(p) for p in sorted(f.glob("*.json"))} for t, f in folders.items()}
+    returns = {t: {a: run["scores"]["return"] for a, run in runs[t].items()} for t in tasks}
+    ranked = sorted(returns["mini"], key=lambda name: -fmean(returns["mini"][name]))
+    data = [number(runs[task][ranked[0]]["data"]["return_mean"], "count") for task in tasks]
+    heads = [f"return, local/halfcheetah-{task}" for task in tasks]
+    lines = [
+        [name, *(_mean(returns[t][name], "count") for t in tasks),
+         *(number(speed[name, members], "count") for members in (1, 6))]
+        for name in ranked
+    ]  # fmt: skip
+    head = ["", *heads, "µs per update, 1 seed", "6 seeds"]
+    found = Grid(head, [*lines, ["the data", *data, "", ""]]).lines()
+    folder = "docs/agents/" if not up else f"{up.removesuffix('../')}agents/"
+    links = {f"| {escape(name)} |": f"| [{name}]({folder}{name}.md) |" for name in ranked}
+    return [re.sub(r"^\| .*? \|", lambda m: links.get(m[0], m[0]), line) for line in found]
 
 
-def _protocol(cell: Cell | None, name: str) -> str:
-    found = [each.summary for each in (cell.readings[1:] if cell else ()) if each.name == name]
-    return spread(found[0], cell.unit) if cell and found and found[0] else ABSENT
+def _checkerboard(root: Path, up: str) -> list[str]:
+    """How close the samples of each method are to the truth, by its number of steps."""
+    toy = _json(root / "results/checkerboard/toy.json")
+    head = ["", "steps", "energy distance", "sliced W₂", "on filled squares", "squares covered"]
+    lines = [
+        [METHODS[name].title, steps, f"{row['energy_distance']:.4f}", f"{row['sliced_wasserstein2']:.4f}",
+         f"{row['share_on_filled']:.1%}", f"{row['squares_covered']:.0f} of 8"]
+        for name in METHODS
+        for steps, row in toy[name].items()
+    ]  # fmt: skip
+    return Grid(head, lines).lines()
 
 
-def _words(outcome: Outcome, name: str, up: str) -> str:
-    """What the numbers are, and where the details are."""
-    done = [cell for cell in outcome.cells if cell.ours]
-    files = f"[table]({up}{name}/table.md), [data]({up}{name}/result.json)"
-    return f"{_spent(outcome, done)}. Details: {files}."
+# Each table with its caption of at most 40 words; {0} leads from the page to the root.
+TABLES: dict[str, tuple[Callable[[Path, str], list[str]], str]] = {
+    "results/halfcheetah-mini": (
+        _demo,
+        "Mean ± standard deviation over seeds. [Report]({0}results/halfcheetah-mini/report.html) and "
+        "[record]({0}results/halfcheetah-mini/result.json) of `make demo` on two cores.",
+    ),
+    "results/data": (
+        _local_data,
+        "From [local.json]({0}results/data/local.json). These are not D4RL's datasets.",
+    ),
+    "results/agents": (
+        _agents,
+        "Mean ± standard deviation over 3 seeds on locally generated data, 6,000 and 20,000 updates: a check, "
+        "not a ranking. Update times on an H200, networks 4 × 256. [Records]({0}results/agents).",
+    ),
+    "results/checkerboard": (
+        _checkerboard,
+        "Means over 3 seeds on an H200, from [toy.json]({0}results/checkerboard/toy.json): "
+        "`bfq toy --all --seeds 3`.",
+    ),
+}
 
 
-def _spent(outcome: Outcome, done: Sequence[Cell]) -> str:
-    """What the table contains and how much was trained for it."""
-    noted = f", {DOUBT}: see its notes" if any(_doubt(outcome, cell) for cell in done) else ""
-    compared = outcome.experiment.table and not outcome.experiment.quick
-    paper = f"; in brackets the paper's{noted}" if compared else ""
-    if outcome.experiment.kind == "speed":
-        devices = ", ".join(dict.fromkeys(str(cell.provenance.get("device")) for cell in done))
-        return f"Mean ± standard deviation over robots on {escape_markdown(devices)}{paper}"
-    seeds = range_text([len(cell.readings[0].values) for cell in done], "seed")
-    budget = ", ".join((seeds, *_budget(done), "last checkpoint"))
-    best = "; bold: best of the task" if outcome.experiment.compares_methods else ""
-    return f"{escape_markdown(outcome.units).capitalize()}, mean ± standard deviation over {budget}{best}{paper}"
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
-def _budget(done: Sequence[Cell]) -> list[str]:
-    """Updates and episodes."""
-    steps = [each for cell in done if (each := cell.provenance.get("steps")) is not None]
-    records = [cell.readings[0].record for cell in done]
-    episodes = [record["protocol"]["episodes"] for record in records if "protocol" in record]
-    return [range_text(steps, "update"), f"{range_text(episodes, 'episode')} per seed"]
+def _mean(values: Sequence[float], unit: str = "") -> str:
+    summary = summarize(values)
+    return f"{number(summary.mean, unit)} ± {number(summary.std, unit)}"
 
 
 def main() -> int:
     """Regenerate the blocks of all pages below the current folder."""
-    parser = Parser(prog="python -m bfq_paper.pages", description=__doc__)
-    parser.parse_args()
-    return exit_code(lambda: rewrite(Path.cwd()))
-
-
-def rewrite(root: Path) -> None:
-    """Regenerate the blocks of all pages."""
-    for page in pages(root):
-        before = page.read_text()
-        after = rewritten(before, root, page)
-        if after != before:
-            write_bytes(page, after.encode())
+    argparse.ArgumentParser(prog="python -m bfq_paper.pages", description=__doc__).parse_args()
+    try:
+        rewrite(Path.cwd())
+    except BadInput as error:
+        print(f"bfq: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

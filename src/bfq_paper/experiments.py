@@ -1,26 +1,26 @@
-"""The paper's experiments as data: what a row is, what a column is, and how long each is trained."""
+"""The paper's experiments as data, and the options that make them smaller or different."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
-from bfq.errors import unknown
+from bfq import BadInput
+from bfq.agents.registry import agent_names
+from bfq.tasks.catalog import TASKS
 
 QUICK = "quick run, not comparable"
+QUICK_TASK = "pendulum-mixed"  # generated in seconds, needs no simulator package
 
 
 @dataclass(frozen=True)
 class Column:
     """A method, or one value of a hyperparameter: a column of the paper's table."""
 
-    label: str  # as the table of the paper's numbers has it
+    label: str  # as in published.toml
     agent: str
-    values: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # hyperparameters other than the task's preset
-    acting: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # ways of acting other than the preset's
+    values: Mapping[str, Any] = field(default_factory=dict)  # hyperparameters besides the preset
+    acting: Mapping[str, Any] = field(default_factory=dict)  # changes of the evaluation protocol
 
 
 @dataclass(frozen=True)
@@ -29,44 +29,46 @@ class Experiment:
 
     name: str
     title: str
-    kind: str  # scores | speed | toy: how a cell is filled
-    table: (
-        str | None
-    )  # the paper's numbers, by their name in `published`; None where it has a picture only
+    kind: str  # scores | speed | toy
+    table: str | None  # the paper's table in published.toml, if it prints numbers
     rows: tuple[str, ...]  # the paper's tasks
     columns: tuple[Column, ...]
-    takes: tuple[str, ...]  # the options that make sense
-    usual: tuple[str, ...] = ()  # the rows that are run unless others are asked for; empty: all
-    seeds: int | tuple[int, ...] = 6  # how many, or which
-    steps: int | None = 1_000_000  # updates; None: each task's and agent's own
-    episodes: int = 50  # a seed
-    evaluations: int | tuple[float, ...] = (
-        5  # during training: how many, or after which shares of it
-    )
-    candidates: tuple[int, ...] = (1, 50)  # N, beside the agent's own number
-    averaged: int = 1  # evaluations, up to the last, whose mean is told as well on OGBench's tasks
-    symbol: str = ""  # of the hyperparameter whose values are the columns
-    about: str = ""  # what a reader should know before the numbers
-    precision: str = "float32"  # of the products in training
-    quick: bool = False  # a look at how everything works together, comparable with nothing
+    options: tuple[str, ...]  # command-line options that apply
+    default_rows: tuple[str, ...] = ()  # rows that run by default; empty: all
+    seeds: int | tuple[int, ...] = 6
+    steps: int | None = 1_000_000  # gradient updates; None: the preset's
+    episodes: int = 50  # per seed
+    evaluations: int | tuple[float, ...] = 5  # how many during training, or after which shares
+    candidates: tuple[int, ...] = (1, 50)  # N, besides the preset's own
+    averaged: int = 1  # last evaluations whose mean is also reported, on OGBench's tasks
+    symbol: str = ""  # of the hyperparameter that the columns vary
+    about: str = ""
+    precision: str = "float32"
+    quick: bool = False  # checks that everything works; comparable with nothing
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in results/."""
+        return f"{self.name}-quick" if self.quick else self.name
 
     @property
     def heading(self) -> str:
-        """The title of everything about it, short enough for a figure."""
-        return self.entitled(self.title)
+        """The title, marked if the run is quick."""
+        return f"{self.title} ({QUICK})" if self.quick else self.title
 
     @property
     def compares_methods(self) -> bool:
-        """Whether its columns are methods beside each other, and not settings of one or times."""
+        """Whether the columns are different methods."""
         return self.table in ("full", "ogbench")
 
-    def named(self, column: str) -> str:
-        """A column as one says it: λ = 0.5."""
-        return f"{self.symbol} = {column}" if self.symbol else column
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
 
-    def entitled(self, title: str) -> str:
-        """A title of something about it, which says so if it is but a quick run."""
-        return f"{title} ({QUICK})" if self.quick else title
+    def named(self, column: str) -> str:
+        """The label of a column with its symbol: λ = 0.5."""
+        return f"{self.symbol} = {column}" if self.symbol else column
 
 
 def _methods(*agents: str) -> tuple[Column, ...]:
@@ -121,8 +123,8 @@ SWITCHES = (
 ABLATION: dict[str, Any] = {
     "kind": "scores",
     "rows": HALFCHEETAH,
-    "usual": ("halfcheetah-medium-v2",),
-    "takes": ("tasks", "seeds", "steps", "precision"),
+    "default_rows": ("halfcheetah-medium-v2",),
+    "options": ("tasks", "seeds", "steps", "precision"),
     "seeds": 3,
     "steps": 300_000,
     "about": "The paper trains these for 1,000,000 updates; here the default is 300,000 (--steps).",
@@ -143,7 +145,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Column("cac-1", "cac", {"consistency_steps": 1}),
                 *_methods("srpo", "sorl", "ofql", "fql", "bfq"),
             ),
-            takes=("agents", "tasks", "seeds", "steps", "precision"),
+            options=("agents", "tasks", "seeds", "steps", "precision"),
             about="Only BFQ's numbers are the paper's own measurements; it copies the others from their "
             "sources, most of which train for longer or evaluate otherwise.",
         ),
@@ -161,7 +163,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Column("sorl-1", "sorl", acting={"sampling_steps": 1}),
                 *_methods("srpo", "fql", "bfq"),
             ),
-            takes=("agents", "tasks", "seeds", "steps", "precision"),
+            options=("agents", "tasks", "seeds", "steps", "precision"),
             steps=None,
             evaluations=(
                 0.2,
@@ -185,7 +187,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 *(Column(f"fql-{k}", "fql", {"flow_steps": k}) for k in (1, 5, 10, 20, 50)),
                 *(Column(f"dql-{k}", "dql", {"denoising_steps": k}) for k in (5, 10, 20, 50)),
             ),
-            takes=("agents", "tasks"),
+            options=("agents", "tasks"),
             about="A frequency is that of batches of 2,500 actions, a training time that of 1,000,000 "
             "updates of one seed alone; all networks are 4 × 256. The paper measured on an A100 in another "
             "framework. Time depends on a robot's sizes and not on its data, so one task a robot stands for "
@@ -224,7 +226,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             table=None,
             rows=MEDIUM,
             columns=SWITCHES,
-            takes=("agents", "tasks", "seeds", "steps", "precision"),
+            options=("agents", "tasks", "seeds", "steps", "precision"),
             seeds=(10, 11, 12),
             steps=300_000,
             about="BFQ's preset, and settings changed that the paper does not tell. Seeds that no "
@@ -237,7 +239,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             table=None,
             rows=("checkerboard",),
             columns=(),
-            takes=("seeds",),
+            options=("seeds",),
             seeds=3,
             steps=None,
             about="The paper shows a picture and no numbers; the settings it does not name were chosen here.",
@@ -246,8 +248,90 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def get_experiment(name: str) -> Experiment:
-    """The experiment of that name, or a sentence with the nearest one."""
+@dataclass(frozen=True)
+class Options:
+    """Options of `bfq reproduce` that change an experiment; None or empty: as in the paper."""
+
+    quick: bool = False
+    agents: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    seeds: int | Sequence[int] | None = None
+    steps: int | None = None
+    precision: str | None = None
+
+
+def select(name: str, options: Options = Options()) -> list[Experiment]:  # noqa: B008 - frozen
+    """The experiment of that name, or all of them, changed by the options."""
+    names = ("agents", "tasks", "seeds", "steps", "precision")
+    given = {
+        word: value for word in names if (value := getattr(options, word)) not in (None, (), [])
+    }
+    _check(options)
+    if name == "all":
+        for word in ("agents", "tasks"):
+            if word in given:
+                raise BadInput(f"--{word} applies to one experiment, not to all.")
+        return [_changed(each, given, options.quick) for each in EXPERIMENTS.values()]
     if name not in EXPERIMENTS:
-        raise unknown("experiment", name, [*EXPERIMENTS, "all"])
-    return EXPERIMENTS[name]
+        raise unknown_name("experiment", name, [*EXPERIMENTS, "all"])
+    experiment = EXPERIMENTS[name]
+    for word in given:
+        if word not in experiment.options:
+            known = ", ".join(f"--{each}" for each in experiment.options)
+            raise BadInput(f"the experiment {name} has no option --{word}; it has {known}.")
+    return [_changed(experiment, given, options.quick)]
+
+
+def unknown_name(kind: str, name: str, known: Sequence[str]) -> BadInput:
+    """An error that names the nearest known name."""
+    near = get_close_matches(name, known, 1)
+    return BadInput(f"unknown {kind} {name!r}" + (f": did you mean {near[0]}?" if near else "."))
+
+
+def _check(options: Options) -> None:
+    if options.precision not in (None, "float32", "bfloat16"):
+        raise unknown_name("precision", str(options.precision), ["float32", "bfloat16"])
+    if options.steps is not None and options.steps < 1:
+        raise BadInput(f"--steps must be at least 1, not {options.steps}.")
+    for task in options.tasks:
+        if task == "checkerboard":
+            raise BadInput("the checkerboard has no states: `bfq reproduce toy` trains on it.")
+        if task not in TASKS:
+            raise unknown_name("task", task, list(TASKS))
+    seeds = options.seeds
+    if seeds is not None and (
+        not 1 <= seeds <= 1000
+        if isinstance(seeds, int)
+        else len(set(seeds)) < len(seeds) or min(seeds) < 0
+    ):
+        raise BadInput("--seeds must be a positive number, or a list of different seeds.")
+
+
+def _changed(experiment: Experiment, given: Mapping[str, Any], quick: bool) -> Experiment:
+    changes: dict[str, Any] = {}
+    if quick:
+        changes = {"quick": True, "steps": 200, "seeds": 2, "episodes": 2, "evaluations": 2}
+        if experiment.kind == "scores":
+            changes["default_rows"] = (QUICK_TASK,)
+        elif experiment.kind == "speed":
+            changes["default_rows"] = experiment.rows[:1]
+    asked = {word: value for word, value in given.items() if word in experiment.options}
+    if "tasks" in asked:
+        asked["default_rows"] = tuple(dict.fromkeys(asked.pop("tasks")))
+    if "agents" in asked:
+        asked["columns"] = _columns(experiment, list(dict.fromkeys(asked.pop("agents"))))
+    if not isinstance(asked.get("seeds", 0), int):
+        asked["seeds"] = tuple(asked["seeds"])
+    return replace(experiment, **(changes | asked))
+
+
+def _columns(experiment: Experiment, names: Sequence[str]) -> tuple[Column, ...]:
+    """The columns with these labels or agents; other agents get a column of their own."""
+    found = [c for c in experiment.columns if c.label in names or c.agent in names]
+    known = {name for column in found for name in (column.label, column.agent)}
+    for name in names:
+        if name not in known and name not in agent_names():
+            raise unknown_name(
+                "agent", name, [*(c.label for c in experiment.columns), *agent_names()]
+            )
+    return (*found, *(Column(name, name) for name in names if name not in known))

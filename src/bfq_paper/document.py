@@ -1,0 +1,168 @@
+"""A page as a list of blocks, rendered as Markdown or as HTML."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import NamedTuple
+
+import jinja2
+
+
+class Heading(NamedTuple):
+    """A heading below the title."""
+
+    text: str
+    level: int = 2
+    kind: str = "heading"
+
+
+class Paragraph(NamedTuple):
+    """A paragraph."""
+
+    text: str
+    kind: str = "paragraph"
+
+
+class Listing(NamedTuple):
+    """A list of sentences."""
+
+    items: Sequence[str]
+    numbered: bool = False
+    kind: str = "listing"
+
+
+class Picture(NamedTuple):
+    """A picture, by the path of its file."""
+
+    file: str
+    title: str
+    caption: str
+    png: bytes = b""  # empty if the file is there already
+    kind: str = "picture"
+
+
+class Link(NamedTuple):
+    """A link to another page."""
+
+    text: str
+    target: str
+    kind: str = "link"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the first cell of each row is its name."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    # gain, loss, same or best, by row and column
+    verdicts: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    kind: str = "grid"
+
+    def lines(self) -> list[str]:
+        """The table in Markdown."""
+        marks = [":--", *["--:"] * (len(self.head) - 1)]
+        rows = [
+            [
+                f"**{escape(x)}**" if self.verdicts.get((at, k)) == "best" else escape(x)
+                for k, x in enumerate(row)
+            ]
+            for at, row in enumerate(self.rows)
+        ]
+        head = [escape(cell) for cell in self.head]
+        return [f"| {' | '.join(row)} |" for row in (head, marks, *rows)]
+
+
+Block = Heading | Paragraph | Listing | Picture | Link | Grid
+
+STYLE = """
+table.grid { border-collapse: collapse; font-size: 0.85rem; }
+.grid td, .grid th { padding: 0.3rem 0.6rem; text-align: right; white-space: nowrap; }
+.grid tr > :first-child { text-align: left; font-weight: 400; }
+.gain { background: color-mix(in srgb, #009e73 24%, transparent); }
+.loss { background: color-mix(in srgb, #d55e00 24%, transparent); }
+.same { background: color-mix(in srgb, #8a949e 16%, transparent); }
+figure img { max-width: 100%; }
+"""
+TEMPLATE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }} · bfq</title><style>{{ css|safe }}</style></head><body><main>
+<h1>{{ title }}</h1>
+{% for block in blocks %}
+{% if block.kind == "heading" %}<h{{ block.level }}>{{ block.text }}</h{{ block.level }}>
+{% elif block.kind == "paragraph" %}<p>{{ block.text }}</p>
+{% elif block.kind == "link" %}<p><a href="{{ block.target }}">{{ block.text }}</a></p>
+{% elif block.kind == "listing" %}{% set tag = "ol" if block.numbered else "ul" %}
+<{{ tag }}>{% for item in block["items"] %}<li>{{ item }}</li>{% endfor %}</{{ tag }}>
+{% elif block.kind == "picture" %}<figure>
+<img src="{{ block.file }}" alt="{{ block.title }}. {{ block.caption }}">
+<figcaption><b>{{ block.title }}.</b> {{ block.caption }}</figcaption></figure>
+{% else %}<div class="scroll" tabindex="0"><table class="grid"><thead>
+<tr>{% for cell in block.head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr></thead><tbody>
+{% for row in block.rows %}{% set at = loop.index0 %}<tr><th scope="row">{{ row[0] }}</th>
+{%- for cell in row[1:] %}<td class="{{ block.verdicts.get((at, loop.index), "") }}">{{ cell }}</td>
+{%- endfor %}</tr>{% endfor %}
+</tbody></table></div>
+{% endif %}{% endfor %}</main></body></html>
+"""
+
+
+def markdown(title: str, blocks: Sequence[Block]) -> str:
+    """The page in Markdown, without pictures."""
+    parts = [f"# {escape(title)}"]
+    for block in blocks:
+        if isinstance(block, Heading):
+            parts.append(f"{'#' * block.level} {escape(block.text)}")
+        elif isinstance(block, Paragraph):
+            parts.append(escape(block.text))
+        elif isinstance(block, Listing):
+            marks = (f"{k}." if block.numbered else "-" for k in range(1, len(block.items) + 1))
+            parts.append(
+                "\n".join(f"{m} {escape(x)}" for m, x in zip(marks, block.items, strict=True))
+            )
+        elif isinstance(block, Grid):
+            parts.append("\n".join(block.lines()))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def html(title: str, blocks: Sequence[Block]) -> str:
+    """The page in HTML; pictures are files beside it."""
+    css = resources.files("bfq.reports").joinpath("templates/page.css").read_text("utf-8")
+    template = jinja2.Environment(autoescape=True).from_string(TEMPLATE)
+    return template.render(title=title, css=css + STYLE, blocks=blocks)
+
+
+def escape(text: str) -> str:
+    """Text without Markdown or HTML, on one line; `_` between letters needs no escape."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return re.sub(r"([\\`*|<>\[\]])", r"\\\1", line)
+
+
+def number(value: float, unit: str = "") -> str:
+    """A number with the decimals that suit its unit, thousands separators and a true minus."""
+    text = f"{value:,.{decimals(value, unit)}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
+
+
+def decimals(value: float, unit: str = "") -> int:
+    """Digits after the point."""
+    if unit in ("energy distance", "sliced Wasserstein-2 distance", "share on filled squares"):
+        return 4
+    return 3 if unit == "hours" and abs(value) < 1 else 0 if unit == "count" else 1
+
+
+def signed(value: float | None, unit: str = "") -> str:
+    """A difference with its sign and with the decimals of a large number."""
+    if value is None:
+        return "–"
+    text = f"{value:+,.{decimals(max(abs(value), 1.0), unit)}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.lstrip("+−")
+
+
+def counts(values: Sequence[int], noun: str) -> str:
+    """Counts with their noun: 6 seeds, or 3 to 6 seeds."""
+    low, high = min(values), max(values)
+    both = f"{high:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{both} {noun}{'' if high == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""What is asked for: the experiments as data, the options that change them, the data of their rows."""

@@ -1,1 +1,0 @@
-"""What was found: cells with numbers, the file that keeps them, and what they say together."""

@@ -1,1 +1,0 @@
-"""How results are shown: table, page, figures, frames, and all of them written to a folder."""

@@ -1,1 +1,0 @@
-"""How cells are filled: scores by training, times by measuring, the checkerboard."""
