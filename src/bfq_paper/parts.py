@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import jax
 import msgspec
+from bfq.training.compiled import remember_compilations
 
 import bfq
 from bfq import BadInput
@@ -22,7 +23,6 @@ from bfq.agents import Acting, Spec, numeric_fields
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acting, time_update
 from bfq.tasks.catalog import TASKS
-from bfq.training.compiled import remember_compilations
 from bfq_paper.cells import SUCCESS, Cell, Reading, Results, write_file
 from bfq_paper.checkerboard import ARCHITECTURE, run_checkerboard
 from bfq_paper.experiments import QUICK, Column, Experiment
