@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import jax
 import msgspec
-from bfq.training.compiled import remember_compilations
+from bfq.training.compilation import enable_compilation_cache
 
 import bfq
 from bfq import BadInput
@@ -373,7 +373,7 @@ class Timing:
         ]
 
     def _measure(self, task: str) -> dict[str, Any]:
-        remember_compilations()
+        enable_compilation_cache()
         began, quick = time.monotonic(), self.experiment.quick
         agent = get_agent(self.column.agent)
         config, sizes = configure(agent, self._config(task)), TASKS[task].sizes
