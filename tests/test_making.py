@@ -44,7 +44,7 @@ from bfq.tasks.sources import (
     stored_datasets,
 )
 from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
-from bfq_paper.plan.sources import source_of
+from bfq_paper.sources import source_of
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
