@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import jax
 import msgspec
-from bfq.training.compilation import enable_compilation_cache
 
 import bfq
 from bfq import BadInput
@@ -23,6 +22,7 @@ from bfq.agents import Acting, Spec, numeric_fields
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acting, time_update
 from bfq.tasks.catalog import TASKS
+from bfq.training.compilation import enable_compilation_cache
 from bfq_paper.cells import SUCCESS, Cell, Reading, Results, write_file
 from bfq_paper.checkerboard import ARCHITECTURE, run_checkerboard
 from bfq_paper.experiments import QUICK, Column, Experiment
