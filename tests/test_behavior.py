@@ -15,15 +15,7 @@ from scipy import integrate
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, ParallelRobots, episode_returns, get_robot, make_robot
 from tools.behavior.select import Pack, join, medium, replay
-from tools.behavior.train import (
-    Member,
-    Settings,
-    SnapshotLog,
-    arguments,
-    evaluate,
-    recipe,
-    train,
-)
+from tools.behavior.train import Member, Settings, SnapshotLog, arguments, evaluate, recipe, train
 
 from bfq.agents import Batch, Spec, learning
 from bfq.errors import BadInput
@@ -46,11 +38,8 @@ def tiny_state() -> sac.State:
     shapes = jax.eval_shape(lambda key: sac.init(key, Spec(3, 2), SMALL), jax.random.key(0))
     rng = np.random.default_rng(0)
     state = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), shapes)
-    fresh = {
-        name: learning.learner(getattr(state, name).params)
-        for name in ("policy", "critics", "temperature")
-    }
-    return state._replace(**fresh)
+    names = ("policy", "critics", "temperature")
+    return state._replace(**{n: learning.learner(getattr(state, n).params) for n in names})
 
 
 def tiny_batch(rows: int = 5) -> Batch:
@@ -64,20 +53,10 @@ def tiny_batch(rows: int = 5) -> Batch:
 def tiny_weights(**changes: Any) -> GaussianPolicy:
     rng = np.random.default_rng(3)
     one = sac.policy_arrays(tiny_state().policy.params)
-    stacked = {
-        name: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for name, a in one.items()
-    }
-    snapshots = [
-        {"seed": 0, "env_steps": 0, "training_return": None},
-        {"seed": 0, "env_steps": 9, "training_return": 1.0},
-    ]
-    meta = {
-        "activation": "relu",
-        "squash": "tanh",
-        "robot": "hopper",
-        "recipe": "",
-        "snapshots": snapshots,
-    }
+    stacked = {n: np.float32(np.float16(rng.normal(size=(2, *a.shape)))) for n, a in one.items()}
+    facts = [{"seed": 0, "env_steps": k, "training_return": k / 9} for k in (0, 9)]
+    meta = {"activation": "relu", "squash": "tanh", "robot": "hopper", "recipe": ""}
+    meta["snapshots"] = facts
     return GaussianPolicy(stacked, {**meta, **changes})
 
 
@@ -97,11 +76,8 @@ def test_log_probability_is_the_change_of_variables() -> None:
     expected = (normal - np.log(1 - np.tanh(u) ** 2)).sum(-1)
     found = sac.log_probability(jnp.asarray(u), jnp.asarray(mean), jnp.asarray(log_std), BOTH)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_log_probability_stays_finite_where_tanh_is_flat() -> None:
-    u = jnp.array([[40.0, -40.0]])
-    assert jnp.isfinite(sac.log_probability(u, u, jnp.zeros((1, 2)), BOTH)).all()
+    far = jnp.array([[40.0, -40.0]])  # where tanh is flat
+    assert jnp.isfinite(sac.log_probability(far, far, jnp.zeros((1, 2)), BOTH)).all()
 
 
 def test_padding_has_neither_action_nor_probability() -> None:
@@ -117,13 +93,8 @@ def test_padding_has_neither_action_nor_probability() -> None:
 
 def test_temperature_falls_while_the_entropy_is_above_its_target() -> None:
     slope = jax.grad(lambda log_alpha, log_prob: sac.temperature_loss(log_alpha, log_prob, BOTH)[0])
-    random, decided = (
-        jnp.full(4, -3.0),
-        jnp.full(4, 5.0),
-    )  # entropies 3 and −5 against a target of −2
-    assert slope(jnp.zeros(()), random) > 0  # descent lowers α
-    assert slope(jnp.zeros(()), decided) < 0
-    assert slope(jnp.zeros(()), jnp.full(4, 2.0)) == 0
+    for entropy, sign in ((3.0, 1), (-2.0, 0), (-5.0, -1)):  # against a target of −2
+        assert jnp.sign(slope(jnp.zeros(()), jnp.full(4, -entropy))) == sign  # descent lowers α
 
 
 def test_soft_target_by_hand() -> None:
@@ -135,43 +106,35 @@ def test_soft_target_by_hand() -> None:
         float(batch.rewards[i] + 0.9 * batch.masks[i] * (min(q[0, i], q[1, i]) - 0.3 * log_prob[i]))
         for i in range(5)
     ]
-    np.testing.assert_allclose(
-        jax.jit(sac.soft_target)(state, batch, key, BOTH, 0.9), expected, rtol=1e-5
-    )
+    found = jax.jit(sac.soft_target)(state, batch, key, BOTH, 0.9)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_update_moves_everything_and_the_target_slowly() -> None:
     state, batch = tiny_state(), tiny_batch()
-    new, metrics = jax.jit(sac.update, static_argnums=4)(
-        state, batch, jax.random.key(0), BOTH, SMALL
-    )
+    update = jax.jit(sac.update, static_argnums=4)
+    new, metrics = update(state, batch, jax.random.key(0), BOTH, SMALL)
     weight = new.critics.params.output.weight
-    np.testing.assert_allclose(
-        new.critics_target.output.weight,
-        0.995 * state.critics_target.output.weight + 0.005 * weight,
-        rtol=1e-5,
-    )
+    target = 0.995 * state.critics_target.output.weight + 0.005 * weight
+    np.testing.assert_allclose(new.critics_target.output.weight, target, rtol=1e-5)
     assert new.temperature.params != state.temperature.params
     assert (new.policy.params.output.weight != state.policy.params.output.weight).any()
     assert all(np.isfinite(value) for value in metrics.values())
 
 
-def test_memory_overwrites_the_oldest() -> None:
+def test_memory_overwrites_the_oldest_and_returns_the_parts_of_rows() -> None:
     memory = sac.empty_memory(1, 4, Spec(1, 1))
     for k in range(3):
         memory = sac.remember(memory, jnp.full((1, 2, 5), float(k)))
     np.testing.assert_array_equal(memory.rows[0, :, 0], [2, 2, 1, 1])
     assert (int(memory.filled), int(memory.position)) == (4, 2)
-
-
-def test_rows_come_back_as_their_parts() -> None:
     rows = jnp.arange(14.0).reshape(1, 14)
     batch = sac.batch_of(rows, Spec(5, 2))
     parts = [batch.observations, batch.actions, batch.next_observations, batch.rewards, batch.masks]
     np.testing.assert_array_equal(jnp.concatenate([p.reshape(1, -1) for p in parts], -1), rows)
 
 
-def test_directional_ant_is_paid_for_its_way() -> None:
+def test_the_directional_ant_is_rewarded_for_its_way_and_turns_every_hundred_steps() -> None:
     ant = make_robot("ant-direction")
     first, _ = ant.reset(seed=0)
     assert first.shape == (29,)
@@ -185,22 +148,15 @@ def test_directional_ant_is_paid_for_its_way() -> None:
     assert not fallen
     ant.unwrapped.data.qpos[3:7] = (0.0, 1.0, 0.0, 0.0)
     assert ant.step(np.zeros(8, np.float32))[2]
-
-
-def test_directional_ant_turns_every_hundred_steps() -> None:
-    ant = make_robot("ant-direction")
     ant.reset(seed=0)
     seen = [tuple(ant.step(np.zeros(8, np.float32))[0][27:]) for _ in range(200)]
     assert [len(set(seen[:99])), len(set(seen[99:199])), len(set(seen))] == [1, 1, 3]
-
-
-def test_unknown_robots_are_refused_with_the_nearest() -> None:
     with pytest.raises(BadInput, match="halfcheetah"):
         get_robot("half-cheetah")
 
 
-def test_workers_step_like_one_simulator() -> None:
-    names, steps = ["hopper", "halfcheetah", "ant-direction"], 60  # hopper falls, and begins anew
+def test_robots_in_processes_step_like_single_ones() -> None:
+    names, steps = ["hopper", "halfcheetah", "ant-direction"], 60  # hopper falls and starts again
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, 3, 8)).astype(np.float32)
     robots = ParallelRobots(names, seed=5, processes=2)
     alone = [make_robot(name) for name in names]
@@ -208,15 +164,13 @@ def test_workers_step_like_one_simulator() -> None:
     arrays, falls = robots.reset(), 0
     for step in range(steps):
         for i, observation in enumerate(now):
-            np.testing.assert_array_equal(
-                arrays.observations[i, : len(observation)], np.float32(observation)
-            )
+            found = arrays.observations[i, : len(observation)]
+            np.testing.assert_array_equal(found, np.float32(observation))
         arrays = robots.step(actions[step])
         for i, (env, name) in enumerate(zip(alone, names, strict=True)):
             now[i], reward, fell, late, _ = env.step(actions[step, i, : ROBOTS[name].action_dim])
-            np.testing.assert_array_equal(
-                arrays.next_observations[i, : len(now[i])], np.float32(now[i])
-            )
+            following = arrays.next_observations[i, : len(now[i])]
+            np.testing.assert_array_equal(following, np.float32(now[i]))
             found = (arrays.rewards[i], arrays.terminated[i], arrays.ended[i])
             assert found == (np.float32(reward), fell, fell or late)
             falls += fell
@@ -229,16 +183,8 @@ def test_workers_step_like_one_simulator() -> None:
 
 
 def test_training_leaves_packs_that_can_be_chosen_from(tmp_path: Path) -> None:
-    sizes = {
-        "--env-steps": 120,
-        "--envs": 2,
-        "--updates": 1,
-        "--warmup": 40,
-        "--snapshots": 4,
-        "--out": tmp_path,
-    }
-    words = [str(word) for pair in sizes.items() for word in pair]
-    a = arguments(["--robot", "hopper", "walker2d", *words])
+    words = "--robot hopper walker2d --env-steps 120 --envs 2 --updates 1 --warmup 40 --snapshots 4"
+    a = arguments([*words.split(), "--out", str(tmp_path)])
     members = tuple(Member(robot, 0) for robot in a.robot)
     settings = Settings(
         members, a.env_steps, a.envs, a.updates, a.warmup, 100, a.snapshots, a.minutes, SMALL
@@ -278,7 +224,7 @@ def test_medium_is_about_what_is_wanted_and_replay_leads_there() -> None:
     assert replay(pack, list(range(12))) == [0, 4, 5, 6, 7, 8, 9, 10]
 
 
-def test_weight_files_come_back(tmp_path: Path) -> None:
+def test_a_pack_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     pack = tiny_weights()
     save_weights(tmp_path / "pack.npz", pack)
     back = load_weights(tmp_path / "pack.npz")
@@ -290,22 +236,9 @@ def test_weight_files_come_back(tmp_path: Path) -> None:
     x = np.maximum(seen @ one.arrays["hidden_0_w"] + one.arrays["hidden_0_b"], 0)
     mean = np.tanh(x @ one.arrays["mean_w"] + one.arrays["mean_b"])
     np.testing.assert_allclose(one.act(seen), mean, rtol=1e-6)
-    again = [one.act(seen, np.random.default_rng(7)) for _ in range(2)]
-    np.testing.assert_array_equal(*again)
-
-
-def test_packs_of_two_robots_are_not_mixed() -> None:
+    np.testing.assert_array_equal(*(one.act(seen, np.random.default_rng(7)) for _ in range(2)))
     with pytest.raises(BadInput, match="different robots"):
-        join([tiny_weights(), tiny_weights(robot="ant")])
-
-
-def test_what_is_no_weight_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.npz").write_text("not a zip")
-    with pytest.raises(BadInput, match="not a weight file"):
-        load_weights(tmp_path / "a.npz")
-    save_weights(tmp_path / "b.npz", tiny_weights(squash="sine"))
-    with pytest.raises(BadInput, match="squash"):
-        load_weights(tmp_path / "b.npz")
+        join([pack, tiny_weights(robot="ant")])
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
@@ -318,20 +251,19 @@ def test_shipped_policies_act_within_bounds(path: Path) -> None:
     assert actions.shape == (64, robot.action_dim)
     assert (np.abs(actions) <= 1.0).all()
     assert policy.meta["episodes"] >= 20
-    assert {"level", "seed", "env_steps", "simulator", "mujoco", "recipe", "return_std"} <= set(
-        policy.meta
-    )
+    facts = {"level", "seed", "env_steps", "simulator", "mujoco", "recipe", "return_std"}
+    assert facts <= set(policy.meta)
 
 
 @pytest.mark.parametrize("robot", ["halfcheetah", "hopper", "walker2d", "ant"])
 def test_shipped_levels_are_in_order(robot: str) -> None:
-    metas = [load_weights(path).meta for path in SHIPPED if path.stem.startswith(robot)]
+    metas = [load_weights(path).meta for path in SHIPPED if path.stem.startswith(f"{robot}-")]
     facts = [meta for meta in metas if meta["robot"] == robot]
-    mean = {
-        level: np.mean([f["return_mean"] for f in facts if f["level"] == level])
+    returns = [
+        np.mean([f["return_mean"] for f in facts if f["level"] == level])
         for level in ("replay", "medium", "expert")
-    }
-    assert facts[0]["random_return"] < mean["replay"] < mean["medium"] < mean["expert"]
+    ]
+    assert facts[0]["random_return"] < returns[0] < returns[1] < returns[2]
 
 
 def test_shipped_weights_stay_small() -> None:
