@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import re
 import subprocess
@@ -173,11 +174,10 @@ def test_a_later_call_continues_a_download_that_failed(remote, server, tmp_path)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_server_without_ranges_and_a_file_without_checksum_start_over(
-    remote, unpublished, server, tmp_path, known
-):
+def test_without_ranges_or_a_checksum_a_download_starts_over(remote, server, tmp_path, known):
     server.answers["/a.hdf5"] = Gives(upto=HALF, times=1, ranges=False)
-    assert fetch(remote if known else unpublished, tmp_path).read_bytes() == BODY
+    asked = remote if known else replace(remote, sha256=None, size=None)
+    assert fetch(asked, tmp_path).read_bytes() == BODY
     assert server.asked[1][1] == (f"bytes={HALF}-" if known else None)
 
 
@@ -221,15 +221,15 @@ def test_a_failure_is_one_sentence_with_the_address(remote, server, tmp_path, an
     assert not visible(tmp_path)
 
 
-def test_a_silent_server_is_given_up(remote, server, tmp_path):
+def test_silence_unknown_sizes_and_plain_http_are_refused(remote, unpublished, server, tmp_path):
+    with pytest.raises(BadInput, match="could not be downloaded"):
+        fetch(replace(remote, plain_http=False), tmp_path)
+    assert not server.asked
     wait = threading.Event().wait
     server.answers["/a.hdf5"] = lambda request, before: wait(0.5)
     with pytest.raises(BadInput, match="timed out"):
         fetch(remote, tmp_path, timeout=0.05, retries=1)
     assert len(server.asked) == 2
-
-
-def test_a_file_of_unknown_size_or_kind_is_not_trusted(unpublished, server, tmp_path):
     for answer in (
         lambda request, before: request.reply(200, {"Connection": "close"}, BODY),
         Gives(b"<!DOCTYPE html><html>please log in</html>"),
@@ -238,12 +238,6 @@ def test_a_file_of_unknown_size_or_kind_is_not_trusted(unpublished, server, tmp_
         with pytest.raises(BadInput, match="size|something other than a.hdf5"):
             fetch(unpublished, tmp_path)
         assert not visible(tmp_path)
-
-
-def test_plain_http_is_used_only_where_it_is_allowed(remote, server, tmp_path):
-    with pytest.raises(BadInput, match="could not be downloaded"):
-        fetch(replace(remote, plain_http=False), tmp_path)
-    assert not server.asked
 
 
 def test_a_file_without_checksum_is_trusted_once(unpublished, server, tmp_path):
@@ -278,24 +272,18 @@ def test_a_file_put_there_by_hand_is_checked(unpublished, remote, server, tmp_pa
     assert not server.asked
 
 
-def test_without_network_the_sentence_names_the_place(remote, server, tmp_path, monkeypatch):
-    monkeypatch.setenv("BFQ_OFFLINE", "1")
-    with pytest.raises(BadInput, match=f"put it at {tmp_path}/a.hdf5 .*{remote.mirrors[0]}"):
-        fetch(remote, tmp_path)
-    assert not server.asked
+def test_refusals_before_any_request(remote, server, tmp_path, monkeypatch):
+    for name in ("../a.hdf5", "/tmp/a.hdf5", ".hidden", "", "b/a.hdf5"):
+        with pytest.raises(BadInput, match="cannot name a file"):
+            fetch(replace(remote, file=name), tmp_path)
+    with monkeypatch.context() as offline:
+        offline.setenv("BFQ_OFFLINE", "1")
+        with pytest.raises(BadInput, match=f"put it at {tmp_path}/a.hdf5 .*{remote.mirrors[0]}"):
+            fetch(remote, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_extra_is_named(remote, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(BadInput, match=r"pip install 'bfq-rl\[download\]'"):
         fetch(remote, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["../a.hdf5", "/tmp/a.hdf5", ".hidden", "", "b/a.hdf5"])
-def test_a_file_stays_in_its_folder(remote, server, tmp_path, name):
-    with pytest.raises(BadInput, match="cannot name a file"):
-        fetch(replace(remote, file=name), tmp_path)
     assert not server.asked
 
 
@@ -356,6 +344,12 @@ def shelve(server: Server, files: dict[str, bytes], **changed: object) -> None:
 
 def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path):
     shelve(server, FILES)
+    server.answers[f"{HUB}{DATA}/main_data.hdf5"] = Gives(BODY[:-1] + b"?")
+    with pytest.raises(BadInput, match=sha(BODY)):
+        fetch_minari(ID, tmp_path, hub=server.root)
+    with pytest.raises(BadInput, match=f"{ID} is not on this machine.*human-v9/data"):
+        fetch_minari(ID, tmp_path, hub=server.root, offline=True)
+    shelve(server, FILES)
     home = fetch_minari(ID, tmp_path, hub=server.root)
     assert home == tmp_path / "D4RL" / "pen" / "human-v9"
     for path, body in FILES.items():
@@ -367,15 +361,6 @@ def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path):
     (home / "data" / "main_data.hdf5").write_bytes(OTHER)
     with pytest.raises(BadInput, match="is not the expected file"):
         fetch_minari(ID, tmp_path, hub=server.root)
-
-
-def test_an_incomplete_minari_dataset_is_not_taken(server, tmp_path):
-    shelve(server, FILES)
-    server.answers[f"{HUB}{DATA}/main_data.hdf5"] = Gives(BODY[:-1] + b"?")
-    with pytest.raises(BadInput, match=sha(BODY)):
-        fetch_minari(ID, tmp_path, hub=server.root)
-    with pytest.raises(BadInput, match=f"{ID} is not on this machine.*human-v9/data"):
-        fetch_minari(ID, tmp_path, hub=server.root, offline=True)
 
 
 @pytest.mark.parametrize(
@@ -449,35 +434,27 @@ def test_a_name_that_cannot_be_downloaded_is_a_sentence(tmp_path, monkeypatch, c
 # The table of addresses.
 
 
-def test_every_task_of_the_paper_has_its_files():
-    bodies = [f"{b}-{k}" for b in ("halfcheetah", "hopper", "walker2d") for k in (
-        "medium-v2", "medium-replay-v2", "medium-expert-v2")]  # fmt: skip
-    mazes = [f"antmaze-{m}-{k}-v2" for m in ("medium", "large") for k in ("play", "diverse")]
-    for task in (*bodies, *mazes, "pen-human-v1", "pen-cloned-v1"):
+def test_every_task_has_the_files_of_d4rls_own_table():
+    """The rules of D4RL's infos.py: task-with-dashes-v2 is task_with_underscores-v2, pen keeps its name."""
+    words = {"medium": "big", "large": "hardest", "play": False, "diverse": True}
+    for body in ("halfcheetah", "hopper", "walker2d"):
+        for kind in ("medium-v2", "medium-replay-v2", "medium-expert-v2"):
+            (remote,) = remotes_for(f"{body}-{kind}")
+            file = f"{body}-{kind[:-3]}".replace("-", "_") + "-v2.hdf5"
+            assert remote.mirrors[0].endswith(f"/gym_mujoco_v2/{file}")
+    for task in ("pen-human-v1", "pen-cloned-v1"):
         (remote,) = remotes_for(task)
-        assert remote.file.endswith(".hdf5")
+        assert remote.mirrors[0].endswith(f"/hand_dapg_v1/{task}.hdf5")
+    for size, kind in itertools.product(("medium", "large"), ("play", "diverse")):
+        (remote,) = remotes_for(f"antmaze-{size}-{kind}-v2")
+        goals = f"multistart_True_multigoal_{words[kind]}_sparse_fixed.hdf5"
+        assert remote.mirrors[0].endswith(f"/ant_maze_v2/Ant_maze_{words[size]}-maze_noisy_{goals}")
     for task in ("antmaze-large-navigate", "antmaze-giant-navigate", "humanoidmaze-medium-navigate",
                  "humanoidmaze-large-navigate", "cube-single-play", "scene-play"):  # fmt: skip
         files = [remote.file for remote in remotes_for(f"{task}-singletask-task4-v0")]
         assert files == [f"{task}-v0.npz", f"{task}-v0-val.npz"]
     with pytest.raises(BadInput, match="did you mean 'hopper-medium-v2'"):
         remotes_for("hoper-medium-v2")
-
-
-def test_the_files_of_d4rl_are_those_of_its_own_table():
-    """The rules of D4RL's infos.py: task-with-dashes-v2 is task_with_underscores-v2, pen keeps its name."""
-    for remote in REMOTES:
-        kind, _, version = remote.name.rpartition("-")
-        if version == "v2" and not kind.startswith("antmaze"):
-            assert remote.mirrors[0].endswith(f"/gym_mujoco_v2/{kind.replace('-', '_')}-v2.hdf5")
-        elif version == "v1":
-            assert remote.mirrors[0].endswith(f"/hand_dapg_v1/{remote.name}.hdf5")
-        elif version == "v2":
-            maze, goals = kind.split("-")[1:]
-            word = {"medium": "big", "large": "hardest"}[maze]
-            many = {"play": False, "diverse": True}[goals]
-            file = f"Ant_maze_{word}-maze_noisy_multistart_True_multigoal_{many}_sparse_fixed.hdf5"
-            assert remote.mirrors[0].endswith(f"/ant_maze_v2/{file}")
 
 
 def test_no_file_is_taken_over_plain_http_without_a_checksum():

@@ -155,12 +155,11 @@ def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     check_every_number(read_minari(tmp_path / "robot" / "walk-v0"), theirs, flat)
     chosen = read_minari(tmp_path / "robot" / "walk-v0", observation_keys=["robot/y"])
     assert chosen.observation_dim == 6
-    # Where the card does not tell the space, the file's own names do.
+    # Without a space in the metadata, the names in the file are used.
     card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
-    told = json.loads(card.read_text())
-    card.write_text(
-        json.dumps({key: value for key, value in told.items() if key != "observation_space"})
-    )
+    metadata = json.loads(card.read_text())
+    del metadata["observation_space"]
+    card.write_text(json.dumps(metadata))
     check_every_number(read_minari(tmp_path / "robot" / "walk-v0"), theirs, flat)
 
 
@@ -171,7 +170,7 @@ def test_the_range_of_actions_is_that_of_the_action_space(library, tmp_path):
     assert dataset.action_high.tolist() == [2.0, 2.0]
 
 
-def test_an_action_space_without_end_takes_its_range_from_the_data(library, tmp_path):
+def test_an_unbounded_action_space_takes_its_range_from_the_data(library, tmp_path):
     theirs = make(library, box(3), bound=5.0, action_space=box(2, np.inf, "float32"))
     dataset = read_minari(tmp_path / "robot" / "walk-v0")
     check_every_number(dataset, theirs, lambda observations: observations)
@@ -179,7 +178,7 @@ def test_an_action_space_without_end_takes_its_range_from_the_data(library, tmp_
     assert any("range of the actions was not given" in note for note in dataset.notes)
 
 
-def test_actions_outside_their_space_are_clipped_with_a_word(library, tmp_path):
+def test_actions_outside_their_space_are_clipped_with_a_note(library, tmp_path):
     make(library, box(3), bound=2.0, action_space=box(2, 1.5, "float32"))
     dataset = read_minari(tmp_path / "robot" / "walk-v0")
     assert np.abs(dataset.actions).max() == 1.5
@@ -277,12 +276,8 @@ def test_other_formats_and_discrete_actions_are_refused(library, tmp_path):
         read_minari(tmp_path / "arrow" / "walk-v0")
     make(library, box(3))
     card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
-    told = json.loads(card.read_text())
-    card.write_text(
-        json.dumps(
-            {**told, "action_space": library.serialization.serialize_space(spaces.Discrete(4))}
-        )
-    )
+    discrete = library.serialization.serialize_space(spaces.Discrete(4))
+    card.write_text(json.dumps({**json.loads(card.read_text()), "action_space": discrete}))
     with pytest.raises(BadInput, match="actions of the Minari dataset are a Discrete space"):
         read_minari(tmp_path / "robot" / "walk-v0")
 
@@ -323,19 +318,15 @@ def test_a_folder_without_a_card_is_read_as_far_as_its_arrays_tell(tmp_path):
     )
 
 
-def test_a_log_that_stops_without_a_flag_is_cut_off_there(tmp_path):
+def test_ends_without_a_flag_or_with_both(tmp_path):
     folder = store(tmp_path, truncations=np.zeros(4, bool))
     with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
         file["episode_1"] = file["episode_0"]
     dataset = read_minari(folder)
     assert dataset.episode_ends.tolist() == [False, False, False, True] * 2
     assert dataset.masks.all()
-
-
-def test_a_terminated_episode_is_not_cut_off_too(tmp_path):
-    dataset = read_minari(
-        store(tmp_path, terminations=np.arange(4) == 3, truncations=np.zeros(4, bool))
-    )
+    ends = {"terminations": np.arange(4) == 3, "truncations": np.zeros(4, bool)}
+    dataset = read_minari(store(tmp_path / "terminal", **ends))
     assert dataset.masks.tolist() == [1.0, 1.0, 1.0, 0.0]
     assert not any("both-flags" in note for note in dataset.notes)
 
@@ -370,6 +361,10 @@ def test_a_terminated_episode_is_not_cut_off_too(tmp_path):
             "observation_space: subspaces",
         ),
         ({"card": [1, 2]}, "got `array`"),
+        ({"card": {"total_steps": None}}, "total_steps"),
+        ({"card": {"dataset_id": "<script>"}}, "dataset_id"),
+        ({"card": {"env_spec": '{"id": "<b>"}'}}, "env_spec: id"),
+        ({"card": {"observation_space": '{"subspaces":' * 5000}}, "observation_space"),
     ],
 )
 def test_broken_folders_are_refused_in_a_sentence(tmp_path, changes, match):
@@ -401,6 +396,13 @@ def test_shapes_that_the_file_cannot_have_filled_are_refused(tmp_path):
         file.create_dataset("episode_0/observations", (5, 10**10), "f4", chunks=(1, 1000))
     with pytest.raises(BadInput, match="declare 200,000,000,"):
         read_minari(folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "", "[" * 10_000, '{"total_steps": Infinity}'])
+def test_metadata_that_describes_nothing_is_refused(tmp_path, content):
+    (store(tmp_path) / "data" / "metadata.json").write_text(content)
+    with pytest.raises(BadInput, match=r"metadata\.json"):
+        read_minari(tmp_path)
 
 
 def test_it_is_read_without_minari():
