@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from bfq.reports.figures import (
     share_panel,
 )
 from bfq.reports.statistics import (
-    ABSENT,
     Summary,
     decimals,
     estimate_text,
@@ -44,16 +42,6 @@ from bfq.reports.tables import (
 )
 from bfq.run import RewardTransform
 
-CHOICES = {
-    "argmax": "the one with the highest Q value",
-    "softmax": "one sampled from a softmax of their Q values",
-}
-POLICIES = {"ema": "the moving average of the policy", "online": "the current policy"}
-OBSERVATIONS = {
-    "none": "unchanged",
-    "standardize": "standardized",
-    "standardize_padded": "standardized, with 0.001 added to the deviation",
-}
 REWARDS = {  # reasons that the numbers do not show
     "return_range": "so that returns of the data span 1,000",
     "standardize": "standardized",
@@ -100,7 +88,7 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
             | {"members": len(run.members)}
             for run in runs
         ],
-        "rows": as_records(comparison(runs)),
+        "rows": [as_record(row) for row in comparison(runs)],
         "files": [str(path) for path in written],
     }
 
@@ -114,40 +102,25 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-def comparison(runs: Sequence[Run]) -> ScoreTable:
-    """All rows of several runs with their updates, task by task, without repetitions."""
-    rows = dict.fromkeys(
-        _with_updates(row, run.steps) for run in runs for row in score_table(run).rows
-    )
+def comparison(runs: Sequence[Run]) -> list[ScoreRow]:
+    """All rows of several runs, task by task, without repetitions."""
     tasks = list(dict.fromkeys(run.task for run in runs))
-    return ScoreTable("Comparison", tuple(sorted(rows, key=lambda row: tasks.index(row.task))))
+    rows = dict.fromkeys(row for run in runs for row in score_table(run).rows)
+    return sorted(rows, key=lambda row: tasks.index(row.task))
 
 
-def _with_updates(row: ScoreRow, steps: int) -> ScoreRow:
-    if row.kind == "data":
-        return row
-    return replace(row, overrides=", ".join(filter(None, (row.overrides, f"{steps:,} updates"))))
+def as_record(row: ScoreRow) -> dict[str, Any]:
+    """A row as plain data for JSON."""
+    names = ("task", "kind", "agent", "name", "overrides", "updates", "seeds")
+    summaries = {"return": row.returns, "normalized": row.normalized}
+    return {
+        **{name: getattr(row, name) for name in names},
+        **{name: _summary_record(summary) for name, summary in summaries.items()},
+        "train_seconds": row.seconds,
+    }
 
 
-def as_records(table: ScoreTable) -> list[dict[str, Any]]:
-    """The table as plain data for JSON."""
-    return [
-        {
-            "task": row.task,
-            "kind": row.kind,
-            "agent": row.agent,
-            "name": row.name,
-            "overrides": row.overrides,
-            "return": _as_record(row.returns),
-            "normalized": _as_record(row.normalized),
-            "seeds": row.seeds,
-            "train_seconds": row.seconds,
-        }
-        for row in table.rows
-    ]
-
-
-def _as_record(summary: Summary | None) -> dict[str, Any] | None:
+def _summary_record(summary: Summary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     low, high = summary.interval or (None, None)
@@ -195,64 +168,6 @@ def _rank(row: ScoreRow) -> float:
     return float("-inf") if summary is None else summary.mean
 
 
-def describe_evaluation(run: Run) -> str:
-    """How episodes were run and actions chosen, in sentences."""
-    if not run.scores:
-        return "This task has no simulator here, so nothing was evaluated."
-    values = run.protocol
-    first, episodes = values["seed"], values["episodes"]
-    limit = f" of up to {counted(run.episode_steps, 'step')}" if run.episode_steps else ""
-    simulator = f" in {run.simulator}" if run.simulator else ""
-    return " ".join(
-        [
-            f"Each seed ran {counted(episodes, 'episode')}{limit}{simulator} with the "
-            f"{values['checkpoint']} checkpoint.",
-            f"Episodes used simulator seeds {first} to {first + episodes - 1}, the same for all "
-            "seeds.",
-            f"Actions came from {_source(run)}; {_choice(run)}.",
-            *_sampling(run),
-        ]
-    )
-
-
-def _source(run: Run) -> str:
-    policy = "online" if "policy" in run.ignores else run.protocol["policy"]
-    noise = f"with noise at temperature {run.protocol['temperature']:g}"
-    return f"{POLICIES[policy]}, {'without noise' if 'temperature' in run.ignores else noise}"
-
-
-def _choice(run: Run) -> str:
-    values = run.protocol
-    if "temperature" in run.ignores:
-        return "the action is a function of the state"
-    if values["candidates"] == 1:
-        return "one action was drawn per state"
-    softmax = values["selection"] == "softmax"
-    weight = f" (weight {value_text(values['softmax_weight'])})" if softmax else ""
-    choice = CHOICES[values["selection"]]
-    return f"of {values['candidates']} candidates, {choice}{weight} was taken"
-
-
-def _sampling(run: Run) -> list[str]:
-    """How an action was sampled, if not as in training."""
-    steps = run.protocol.get("sampling_steps", 0)
-    sampler = run.protocol.get("sampler", "trained")
-    words = [f"with {counted(steps, 'network call')}"] if steps else []
-    words += [f"with the sampler {sampler}"] if sampler != "trained" else []
-    return [f"Actions were sampled {' and '.join(words)}, unlike in training."] if words else []
-
-
-def describe_scale(run: Run) -> str:
-    """The meaning of a task's scores, in a sentence."""
-    if run.reference is None:
-        return "There is no reference score for this task, so returns are not normalized."
-    if run.counts_successes:
-        return "The score is the percentage of successful episodes."
-    low, high = value_text(run.reference.low), value_text(run.reference.high)
-    source = run.reference.source
-    return f"A normalized score of 0 is a return of {low}, 100 is {high} ({source})."
-
-
 def describe_successes(run: Run) -> Iterator[str]:
     """One sentence per group on its successful episodes, with Wilson's interval of their rate."""
     episodes = run.protocol["episodes"]
@@ -266,25 +181,6 @@ def describe_successes(run: Run) -> Iterator[str]:
                 f"{setting}{reached:,} of {counted(n, 'episode')} succeeded "
                 f"(Wilson's 95% interval: {low} to {high}%)."
             )
-
-
-def describe_data(run: Run) -> dict[str, str]:
-    """Where the data come from and how they were transformed."""
-    data = run.data
-    episodes = "" if data.episodes is None else f", {counted(data.episodes, 'episode')}"
-    spread = "" if data.return_std is None else f" ± {_quantity(data.return_std)} over episodes"
-    best = "" if data.return_max is None else f", at most {_quantity(data.return_max)}"
-    mean = ABSENT if data.return_mean is None else _quantity(data.return_mean) + spread + best
-    observations = run.transforms.observations
-    return {
-        "name": data.name,
-        "source": data.source,
-        "SHA-256": data.sha256 or ABSENT,
-        "size": f"{counted(data.transitions, 'transition')}{episodes}",
-        "return": mean,
-        "observations for learning": OBSERVATIONS.get(observations, observations),
-        "reward for learning": describe_reward(run.transforms.reward),
-    }
 
 
 def describe_reward(reward: RewardTransform) -> str:
@@ -305,10 +201,6 @@ def list_hyperparameters(run: Run) -> dict[str, str]:
         ]
         found[name] = ", ".join(dict.fromkeys(values))
     return found
-
-
-def _quantity(value: float) -> str:
-    return number_text(value, decimals(value))
 
 
 def render(template: str, **values: Any) -> str:
@@ -334,12 +226,13 @@ def _templates() -> Environment:
         "interval": interval_text,
         "mean": mean_text,
         "number": number_text,
+        "quantity": lambda value: number_text(value, decimals(value)),
         "short": short_number,
         "value": value_text,
     }
     for function in (
         *(curve_caption, learning_curves, losses, score_caption, score_figure, score_name),
-        *(describe_data, describe_evaluation, describe_scale, describe_successes),
+        *(describe_reward, describe_successes),
         *(headline_rows, is_comparison, list_hyperparameters, score_table),
     ):
         found.globals[function.__name__] = function

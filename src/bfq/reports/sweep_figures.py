@@ -63,26 +63,16 @@ class PanelGrid(NamedTuple):
         return figure
 
 
-def sweep_figure(
-    panels: Mapping[str, Sweep],
-    title: str,
-    symbol: str,
-    unit: str = "normalized score",
-    paper: Mapping[str, Mapping[float, float]] | None = None,
-    logarithmic: bool = False,
-    level: bool = False,
-) -> bytes | None:
+def sweep_figure(panels: Mapping[str, Sweep], *details: Any, **options: Any) -> bytes | None:
     """The figure of `draw_sweeps` as PNG; None without panels."""
-    if not panels:
-        return None
-    return as_png(draw_sweeps(panels, title, symbol, unit, paper, logarithmic, level))
+    return as_png(draw_sweeps(panels, *details, **options)) if panels else None
 
 
 def draw_sweeps(
     panels: Mapping[str, Sweep],
     title: str,
     symbol: str,
-    unit: str,
+    unit: str = "normalized score",
     paper: Mapping[str, Mapping[float, float]] | None = None,
     logarithmic: bool = False,
     level: bool = False,

@@ -41,6 +41,7 @@ class ScoreRow:
     overrides: str
     returns: Summary | None
     normalized: Summary | None
+    updates: int | None
     seeds: int | None  # trained; a summary counts only those with a score
     seconds: float | None  # of the whole run: its groups train together
 
@@ -193,8 +194,8 @@ def _standings(task: str, runs: Sequence[Run]) -> Standings:
         for run in (each, *each.baselines)
         for group, row in zip(run.groups, _agent_rows(run, "agent"), strict=True)
     ]
-    unique = {(method.row, method.run.steps): method for method in reversed(found)}
-    returns_only = any(row.returns and not row.normalized for row, _ in unique)
+    unique = {method.row: method for method in reversed(found)}
+    returns_only = any(row.returns and not row.normalized for row in unique)
     unit = "return" if returns_only else "normalized"
     names = Counter(method.name for method in unique.values())
     named = [
@@ -294,7 +295,7 @@ def _cells(table: Standings, detailed: bool = False) -> tuple[list[str], list[li
             cells += [interval_text(row.score(unit), unit)] if detailed else []
         cells += [row.seeds_text, row.time_text]
         if table.updates_differ:
-            cells.append(f"{method.run.steps:,}" if method else ABSENT)
+            cells.append(f"{row.updates:,}" if row.updates else ABSENT)
         if acting:
             cells.append(describe_acting(method.run) if method else ABSENT)
         rows.append(cells)
@@ -383,7 +384,7 @@ def _data_row(run: Run) -> ScoreRow:
         None if mean is None else summarize([mean])
         for mean in (run.data.return_mean, run.data.normalized_mean)
     )
-    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None)
+    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None, None)
 
 
 def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
@@ -395,5 +396,5 @@ def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
         )
         yield ScoreRow(
             run.task, kind, run.agent, run.title, group.label, returns, normalized,
-            len(group.places), run.train_seconds,
+            run.steps, len(group.places), run.train_seconds,
         )  # fmt: skip
