@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -263,9 +262,11 @@ def _finite(series: Series) -> Series:
 def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, float]) -> None:
     """A thick line with its seeds and interval, or a thin one."""
     steps, values = curve.series
-    mean, low, high = _band(values)
+    summaries = [summarize(row[np.isfinite(row)]) for row in values]
+    mean = np.asarray([summary.mean for summary in summaries])
     if strong and curve.several:
-        low, high = np.clip((low, high), *bounds)
+        ends = [summary.interval or (summary.mean, summary.mean) for summary in summaries]
+        low, high = np.clip(np.asarray(ends).T, *bounds)
         axes.plot(steps, values, color=curve.color, lw=0.7, alpha=0.28, zorder=2)
         axes.fill_between(steps, low, high, color=curve.color, alpha=0.16, lw=0, zorder=2)
     width, dot, edge = (2.4, 5.5, 1.2) if strong else (1.2, 4.0, 0.8)
@@ -273,12 +274,6 @@ def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, floa
     axes.plot(steps, mean, color=curve.color, lw=width, zorder=above, solid_capstyle="round")
     end = {"ms": dot, "mec": "white", "mew": edge, "zorder": above + 1, "clip_on": False}
     axes.plot(steps[-1:], mean[-1:], "o", color=curve.color, **end)
-
-
-def _band(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Mean, low and high during training; all three are equal where only one seed is finite."""
-    summaries = [summarize(row[np.isfinite(row)]) for row in values]
-    return np.asarray([(s.mean, *(s.interval or (s.mean, s.mean))) for s in summaries]).T
 
 
 def _fit(axes: Any) -> None:
@@ -397,5 +392,5 @@ def score_limits(table: Standings) -> tuple[float, float]:
 
 
 def _across(place: float) -> float:
-    """A place relative to the figure's width, in widths of a panel from its left edge."""
+    """A place in widths of the figure, converted to widths of a panel from its left edge."""
     return (place - SCORES_LEFT) / (SCORES_RIGHT - SCORES_LEFT)
