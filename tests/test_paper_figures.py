@@ -11,14 +11,14 @@ from bfq.reports.drawing import INK, as_png, wrap_evenly
 from bfq.reports.statistics import performance_profile
 from bfq.reports.sweep_figures import draw_sweeps, sweep_figure
 from bfq_paper.drawing import (
-    Curve,
     Legend,
     Point,
+    ScoreCurve,
     draw_bars,
-    draw_curves,
     draw_frequencies,
     draw_profiles,
     draw_radar,
+    draw_score_curves,
     method_colors,
     shares_of_best,
 )
@@ -145,7 +145,9 @@ def test_frequencies_stand_at_their_scores():
 
 def test_learning_curves_are_means_over_seeds():
     seeds = np.array([[1.0, 3.0], [2.0, np.nan]])
-    (axes,) = draw_curves({"row": {"bfq": Curve([10, 20], seeds)}}, "Curves", "score", COLORS).axes
+    (axes,) = draw_score_curves(
+        {"row": {"bfq": ScoreCurve([10, 20], seeds)}}, "Curves", "score", COLORS
+    ).axes
     assert dots(axes)[0].tolist() == [[10.0, 2.0], [20.0, 2.0]]
     corners = axes.collections[0].get_paths()[0].vertices
     assert (corners[:, 1].min(), corners[:, 1].max()) == (1.0, 3.0)
@@ -231,8 +233,8 @@ FULL = {
     "bars": lambda: draw_bars(
         {t: {m: s[t] for m, s in scores().items()} for t in TASKS}, "Part", "score", {}, COLORS
     ),
-    "curves": lambda: draw_curves(
-        {t: {m: Curve([1000, 2000], s[t][None].repeat(2, 0)) for m, s in scores().items()}
+    "curves": lambda: draw_score_curves(
+        {t: {m: ScoreCurve([1000, 2000], s[t][None].repeat(2, 0)) for m, s in scores().items()}
          for t in TASKS[:3]},
         "Curves", "score", COLORS,
     ),

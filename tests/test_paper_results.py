@@ -28,9 +28,9 @@ from bfq_paper.comparisons import (
     successes,
 )
 from bfq_paper.document import escape, html, markdown, number, signed
-from bfq_paper.experiments import EXPERIMENTS, Options, select
+from bfq_paper.experiments import EXPERIMENTS, Options, select_experiments
 from bfq_paper.figures import figures, frames_file
-from bfq_paper.merge import front_page, main, merge
+from bfq_paper.merge import front_page, merge, merge_command
 from bfq_paper.parts import Training, populations
 from bfq_paper.published import PAPER
 from bfq_paper.sources import Source
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_refused_and_left_alone(change, tmp_path, capsys):
 def main_with(*words, monkeypatch=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["merge", *map(str, words)])
-        return main()
+        return merge_command()
 
 
 def test_cells_of_two_commands_add_up(tmp_path):
@@ -345,7 +345,7 @@ def test_committed_results_are_recognized_as_finished(name):
         asked = {"tasks": [each.row], "seeds": [member["seed"] for member in run["members"]],
                  "steps": run["steps"], "precision": run["precision"]}  # fmt: skip
         options = {k: v for k, v in asked.items() if k in experiment.options}
-        (chosen,) = select(name, Options(**options))
+        (chosen,) = select_experiments(name, Options(**options))
         for group in populations(chosen.columns):
             for column in (column for column in group if column.label == each.column):
                 part = Training(chosen, Source(**run["source"]), group)

@@ -19,8 +19,8 @@ from bfq.bench import measure
 from bfq.cli.main import main
 from bfq_paper import cli_reproduce, parts, run, sources
 from bfq_paper.cells import Results, lock, read_results, results_in
-from bfq_paper.experiments import EXPERIMENTS, QUICK, Column, Options, select
-from bfq_paper.parts import Timing, Training, parts_of, populations, short_hash
+from bfq_paper.experiments import EXPERIMENTS, QUICK, Column, Options, select_experiments
+from bfq_paper.parts import TimedMethod, Training, parts_of, populations, short_hash
 from bfq_paper.published import PAPER
 from bfq_paper.run import make_plan, reproduce
 from bfq_paper.sources import Source, source_of
@@ -106,7 +106,7 @@ def test_nothing_runs_again(finished, monkeypatch, capsys):
 
 def test_results_of_another_machine_need_no_run_folder(finished, tmp_path, monkeypatch):
     """Only --again, or another setting, makes a cell run again."""
-    (experiment,) = select("main", Options(quick=True, agents=["bc"], steps=20))
+    (experiment,) = select_experiments("main", Options(quick=True, agents=["bc"], steps=20))
     monkeypatch.chdir(tmp_path)
     out = finished / "results"
     plan = make_plan(experiment, out)
@@ -118,7 +118,7 @@ def test_results_of_another_machine_need_no_run_folder(finished, tmp_path, monke
 
 
 def test_data_with_other_bytes_is_not_the_same_data(finished, monkeypatch):
-    (experiment,) = select("main", Options(quick=True, agents=["bc"], steps=20))
+    (experiment,) = select_experiments("main", Options(quick=True, agents=["bc"], steps=20))
     (part,), _ = parts_of(experiment)
     found = results_in(finished / "results", experiment)
     for digest, same in (("0" * 64, False), (None, True)):
@@ -142,7 +142,7 @@ def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsy
 
 
 def test_a_seed_without_a_score_fails_its_cell(finished, monkeypatch):
-    (experiment,) = select("main", Options(quick=True, agents=["bc"], steps=20))
+    (experiment,) = select_experiments("main", Options(quick=True, agents=["bc"], steps=20))
     (part,), _ = parts_of(experiment)
     (folder,) = (path for path in (finished / "runs").glob("*-bc-*") if path.is_dir())
     record = json.loads((folder / "result.json").read_text())
@@ -159,7 +159,7 @@ def test_a_seed_without_a_score_fails_its_cell(finished, monkeypatch):
 
 def test_a_grid_trains_as_one_population():
     for name, members in (("lambda", 5), ("eta", 7)):
-        (experiment,) = select(name, Options(quick=True))
+        (experiment,) = select_experiments(name, Options(quick=True))
         (part,), _ = parts_of(experiment)
         assert len(part.config.members) == 2 * members
     assert len(populations(EXPERIMENTS["preconditioning"].columns)) == 2
@@ -178,7 +178,7 @@ def test_ogbench_also_has_the_mean_of_the_last_evaluations():
 
 
 def test_names_depend_on_settings():
-    (quick,) = select("main", Options(quick=True, agents=["bc"]))
+    (quick,) = select_experiments("main", Options(quick=True, agents=["bc"]))
     names = {
         parts_of(each)[0][0].folder
         for each in (quick, replace(quick, steps=7), replace(quick, seeds=3))
@@ -251,7 +251,7 @@ def test_the_best_available_data_fills_a_row(monkeypatch):
 
 def test_times_are_measured_once_and_only_those_of_the_paper(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (experiment,) = select("efficiency", Options(quick=True, agents=["bfq-1", "fql-5"]))
+    (experiment,) = select_experiments("efficiency", Options(quick=True, agents=["bfq-1", "fql-5"]))
     plan = make_plan(experiment, Path("out"))
     assert reproduce(plan, Path("out"), "test", quiet, True) == []
     found = results_in(Path("out"), experiment)
@@ -264,7 +264,7 @@ def test_times_are_measured_once_and_only_those_of_the_paper(tmp_path, monkeypat
     monkeypatch.setattr(measure, "time_update", None)
     again = make_plan(experiment, Path("out"))
     assert [again.state(part) for part in again.parts] == ["finished", "finished"]
-    assert isinstance(again.parts[0], Timing)
+    assert isinstance(again.parts[0], TimedMethod)
 
 
 def test_the_checkerboard_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
@@ -280,7 +280,7 @@ def test_the_checkerboard_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
 def test_a_part_of_another_process_is_left_to_it(finished, tmp_path, monkeypatch):
     """It is tried again, and its cells are taken from the results if the other has finished it."""
     monkeypatch.chdir(tmp_path)
-    (experiment,) = select("main", Options(quick=True, agents=["bc"], steps=20))
+    (experiment,) = select_experiments("main", Options(quick=True, agents=["bc"], steps=20))
     plan = make_plan(experiment, Path("out"))
     held = run.FileLock(Path("runs") / f"{plan.parts[0].folder}.lock")
     Path("runs").mkdir()

@@ -52,11 +52,11 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs > 1:  # before JAX is imported
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     from bfq.training.loop import Stopped
-    from bfq_paper.experiments import Options, select
+    from bfq_paper.experiments import Options, select_experiments
     from bfq_paper.run import RUNS, helpers, make_plan, reproduce
 
     options = Options(args.quick, args.agents, args.tasks, args.seeds, args.steps, args.precision)
-    experiments = select(args.name, options)
+    experiments = select_experiments(args.name, options)
     if args.jobs > 1 and any(each.kind == "speed" for each in experiments):
         raise BadInput("times are measured alone: leave out --jobs for efficiency and all.")
     plans = [make_plan(each, args.out, args.again) for each in experiments]

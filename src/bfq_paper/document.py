@@ -141,12 +141,12 @@ def escape(text: str) -> str:
 
 
 def number(value: float, unit: str = "") -> str:
-    """A number with the decimals that suit its unit, thousands separators and a true minus."""
-    text = f"{value:,.{decimals(value, unit)}f}".replace("-", "−")
+    """A number with the _decimals that suit its unit, thousands separators and a true minus."""
+    text = f"{value:,.{_decimals(value, unit)}f}".replace("-", "−")
     return text if any(c in "123456789" for c in text) else text.removeprefix("−")
 
 
-def decimals(value: float, unit: str = "") -> int:
+def _decimals(value: float, unit: str = "") -> int:
     """Digits after the point."""
     if unit in ("energy distance", "sliced Wasserstein-2 distance", "share on filled squares"):
         return 4
@@ -154,10 +154,10 @@ def decimals(value: float, unit: str = "") -> int:
 
 
 def signed(value: float | None, unit: str = "") -> str:
-    """A difference with its sign and with the decimals of a large number."""
+    """A difference with its sign and with the _decimals of a large number."""
     if value is None:
         return "–"
-    text = f"{value:+,.{decimals(max(abs(value), 1.0), unit)}f}".replace("-", "−")
+    text = f"{value:+,.{_decimals(max(abs(value), 1.0), unit)}f}".replace("-", "−")
     return text if any(c in "123456789" for c in text) else text.lstrip("+−")
 
 

@@ -241,15 +241,15 @@ def _draw_profile(axes: Any, profile: Profile, color: Any) -> None:
     axes.plot(profile.thresholds, profile.share, color=color, lw=1.9, zorder=3)
 
 
-class Curve(NamedTuple):
+class ScoreCurve(NamedTuple):
     """Scores during training: a row of seeds for each of the steps."""
 
     steps: Sequence[int]
     seeds: npt.NDArray[np.float64]
 
 
-def draw_curves(
-    panels: Mapping[str, Mapping[str, Curve]], title: str, unit: str, colors: Colors
+def draw_score_curves(
+    panels: Mapping[str, Mapping[str, ScoreCurve]], title: str, unit: str, colors: Colors
 ) -> Figure:
     """A panel per row: the mean over seeds with a band of one standard deviation."""
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))

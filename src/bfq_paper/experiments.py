@@ -260,7 +260,7 @@ class Options:
     precision: str | None = None
 
 
-def select(name: str, options: Options = Options()) -> list[Experiment]:  # noqa: B008 - frozen
+def select_experiments(name: str, options: Options = Options()) -> list[Experiment]:  # noqa: B008 - frozen
     """The experiment of that name, or all of them, changed by the options."""
     names = ("agents", "tasks", "seeds", "steps", "precision")
     given = {

@@ -15,13 +15,13 @@ from bfq_paper.comparisons import mixed_rows, shared_scores, uses_one_dataset
 from bfq_paper.document import Picture, counts
 from bfq_paper.drawing import (
     Colors,
-    Curve,
     Point,
+    ScoreCurve,
     draw_bars,
-    draw_curves,
     draw_frequencies,
     draw_profiles,
     draw_radar,
+    draw_score_curves,
     method_colors,
 )
 from bfq_paper.experiments import EXPERIMENTS
@@ -149,7 +149,7 @@ def _profiles(results: Results, colors: Colors) -> Picture | None:
 
 
 def _curves(results: Results, colors: Colors) -> Picture | None:
-    panels: dict[str, dict[str, Curve]] = {}
+    panels: dict[str, dict[str, ScoreCurve]] = {}
     for cell in results.cells:
         found = cell.run.get("evaluations", {})
         seeds = np.array(found.get("normalized", []), dtype=np.float64)
@@ -158,11 +158,11 @@ def _curves(results: Results, colors: Colors) -> Picture | None:
             and len(seeds) == len(found["steps"])
             and np.isfinite(seeds).any(1).all()
         ):
-            panels.setdefault(cell.row, {})[cell.column] = Curve(found["steps"], seeds)
+            panels.setdefault(cell.row, {})[cell.column] = ScoreCurve(found["steps"], seeds)
     if not panels:
         return None
     title = "Learning curves"
-    png = as_png(draw_curves(panels, title, results.units, colors))
+    png = as_png(draw_score_curves(panels, title, results.units, colors))
     return Picture("learning_curves.png", title, "Evaluations during training.", png)
 
 

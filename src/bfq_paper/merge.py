@@ -111,7 +111,7 @@ def merge(folder: Path, others: Sequence[Path] = ()) -> list[str]:
     return added
 
 
-def main() -> int:
+def merge_command() -> int:
     """Merge and redraw."""
     parser = argparse.ArgumentParser(prog="python -m bfq_paper.merge", description=__doc__)
     parser.add_argument("folder", type=Path, help="such as results/main; it may be new")
@@ -129,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(merge_command())

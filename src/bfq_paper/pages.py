@@ -283,7 +283,7 @@ def _mean(values: Sequence[float], unit: str = "") -> str:
     return f"{number(summary.mean, unit)} ± {number(summary.std, unit)}"
 
 
-def main() -> int:
+def pages_command() -> int:
     """Regenerate the blocks of all pages below the current folder."""
     argparse.ArgumentParser(prog="python -m bfq_paper.pages", description=__doc__).parse_args()
     try:
@@ -295,4 +295,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages_command())

@@ -7,11 +7,10 @@ import hashlib
 import json
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import msgspec
@@ -49,30 +48,21 @@ KEPT = ("task", "agent", "steps", "data", "transforms", "reference", "simulator"
         "command")  # fmt: skip
 
 
-class Part(Protocol):
+class ExperimentPart:
     """A piece of an experiment that is complete or not."""
 
-    @property
-    def row(self) -> str:
-        """The row that it fills."""
-
-    @property
-    def name(self) -> str:
-        """What it does."""
-
-    @property
-    def size(self) -> str:
-        """How much of it."""
-
-    @property
-    def folder(self) -> str:
-        """Its name in runs/; empty while its data is not here."""
+    row: str
+    name: str
+    size: str
+    folder: str  # in runs/; empty while its data is not here
 
     def has(self, results: Results) -> bool:
         """Whether the results have its cells, from this machine or another."""
+        raise NotImplementedError
 
     def run(self, folder: Path, quiet: bool) -> list[Cell]:
         """Do what is missing in its run folder and return its cells."""
+        raise NotImplementedError
 
 
 def short_hash(settings: Any) -> str:
@@ -81,13 +71,13 @@ def short_hash(settings: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def parts_of(experiment: Experiment) -> tuple[list[Part], list[Source]]:
+def parts_of(experiment: Experiment) -> tuple[list[ExperimentPart], list[Source]]:
     """The parts of an experiment, and the data of its rows."""
     rows = experiment.default_rows or experiment.rows
     if experiment.kind == "toy":
         return [Board(experiment)], []
     if experiment.kind == "speed":
-        return [Timing(experiment, rows, column) for column in experiment.columns], []
+        return [TimedMethod(experiment, rows, column) for column in experiment.columns], []
     sources = [source_of(row) for row in rows]
     groups = populations(experiment.columns)
     return [Training(experiment, s, g) for s in sources if s.data for g in groups], sources
@@ -111,7 +101,7 @@ def _split(column: Column) -> tuple[dict[str, Any], dict[str, Any]]:
     return numeric, {name: value for name, value in column.values.items() if name not in names}
 
 
-class Training:
+class Training(ExperimentPart):
     """All seeds and all columns of one population on one task."""
 
     def __init__(self, experiment: Experiment, source: Source, columns: tuple[Column, ...]):
@@ -130,6 +120,7 @@ class Training:
             "keep_going": True,  # a seed that diverges does not stop the others
         }
         self.config = bfq.plan(source.data, agent.name, **self.options)
+        self.settings: dict[str, Any] = msgspec.to_builtins(self.config)
         shares = experiment.evaluations
         self.options["evaluations"] = (
             shares
@@ -143,19 +134,14 @@ class Training:
         self.size = f"{len(self.config.members)} members, {self.config.steps:,} updates"
 
     @property
-    def folder(self) -> str:
-        """Named after everything that the numbers depend on."""
+    def folder(self) -> str:  # type: ignore[override]
+        """Named after everything that the numbers depend on; the data may be generated later."""
         digest = data_sha256(self.config.task)
         if digest is None and "/" in self.config.task:
             return ""
-        settings = {k: v for k, v in self._settings.items() if k != "chunk"}
+        settings = _without(self.settings, ["chunk"])
         stem = f"{self.config.task.replace('/', '-')}-{self.config.agent}"
         return f"{stem}-{short_hash({**settings, 'data': digest, 'options': self.options})}"
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = msgspec.to_builtins(self.config)
-        return settings
 
     def has(self, results: Results) -> bool:
         """Whether every column has a cell with the same settings, on this data or on better data."""
@@ -164,7 +150,7 @@ class Training:
 
     def made(self, cell: Cell, column: Column) -> bool:
         """Whether a cell has the settings of this part."""
-        settings, run = self._settings, cell.run
+        settings, run = self.settings, cell.run
         names = candidates(self.row)
         better = names[: names.index(self.config.task) + 1] if self.config.task in names else names
         data = run.get("data", {})
@@ -297,37 +283,21 @@ def _finished(folder: Path) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True)
-class Timing:
+class TimedMethod(ExperimentPart):
     """Action frequency and training time of one method at the sizes of each robot."""
 
-    experiment: Experiment
-    tasks: tuple[str, ...]
-    column: Column
-    row: str = "times"
-
-    @property
-    def name(self) -> str:
-        """The method and its steps."""
-        return self.column.label
-
-    @property
-    def size(self) -> str:
-        """The robots."""
-        return f"timed at the sizes of {', '.join(self.tasks)}"
-
-    @property
-    def _measures(self) -> list[str]:
-        """What the paper reports of the method; everything if it has no row."""
-        printed = [name for name in UNITS if PAPER["efficiency"].get(self.column.label, name)]
-        return printed or list(UNITS)
-
-    @property
-    def folder(self) -> str:
-        """Named after the settings and the device."""
-        settings = [self.tasks, self.experiment.quick, [self._config(task) for task in self.tasks]]
-        device = jax.devices()[0].device_kind
-        return f"efficiency-{self.column.label}-{short_hash([*settings, device])}"
+    def __init__(self, experiment: Experiment, tasks: tuple[str, ...], column: Column):
+        self.experiment, self.tasks, self.column = experiment, tasks, column
+        self.row, self.name, self.size = (
+            "times",
+            column.label,
+            f"at the sizes of {', '.join(tasks)}",
+        )
+        printed = [name for name in UNITS if PAPER["efficiency"].get(column.label, name)]
+        self.measures = printed or list(UNITS)  # those of the paper
+        settings = [tasks, experiment.quick, [self._config(task) for task in tasks]]
+        name = short_hash([*settings, jax.devices()[0].device_kind])
+        self.folder = f"efficiency-{column.label}-{name}"
 
     def _config(self, task: str) -> dict[str, Any]:
         base = bfq.plan(task, self.column.agent).config
@@ -337,7 +307,7 @@ class Timing:
 
     def has(self, results: Results) -> bool:
         """Whether the robots were timed, on any device."""
-        cells = [results.at(name, self.column.label) for name in self._measures]
+        cells = [results.at(name, self.column.label) for name in self.measures]
         return all(cell and cell.run.get("tasks") == list(self.tasks) for cell in cells)
 
     def run(self, folder: Path, quiet: bool) -> list[Cell]:
@@ -369,7 +339,7 @@ class Timing:
         return [
             Cell(name, self.column.label, unit, (Reading(unit, tuple(values[name])),), run=run)
             for name, unit in UNITS.items()
-            if name in self._measures
+            if name in self.measures
         ]
 
     def _measure(self, task: str) -> dict[str, Any]:
@@ -380,10 +350,10 @@ class Timing:
         if sizes is None:
             raise BadInput(f"the sizes of {task} are not known: use `bfq bench`.")
         spec, found = Spec(*sizes), {}
-        if "frequency" in self._measures:
+        if "frequency" in self.measures:
             calls = 3 if quick else 500
             found["acting"] = time_acting(agent, config, Acting(), spec, ACTION_BATCH, calls)
-        if "training time" in self._measures:
+        if "training time" in self.measures:
             smaller: Any = {"transitions": 1000, "chunk": 2, "repeats": 1} if quick else {}
             of = Sizes(spec=spec, enough=20.0, **smaller)
             rows = random_transitions(of, agent.needs)
@@ -396,44 +366,28 @@ class Timing:
         }
 
 
-@dataclass(frozen=True)
-class Board:
+class Board(ExperimentPart):
     """The paper's two methods on the checkerboard, all seeds together."""
 
-    experiment: Experiment
-    row: str = "checkerboard"
-    name: str = "flow matching and BFQ"
-
-    @property
-    def size(self) -> str:
-        """Seeds and epochs."""
-        return f"{len(self.experiment.seed_list)} seeds, {self._settings.epochs} epochs"
-
-    @property
-    def _settings(self) -> Settings:
-        return Settings(epochs=2) if self.experiment.quick else Settings()
-
-    @property
-    def _described(self) -> dict[str, Any]:
-        seeds = {"architecture": ARCHITECTURE, "seeds": self.experiment.seed_list}
-        return {**self._settings._asdict(), **seeds}
-
-    @property
-    def folder(self) -> str:
-        """Named after the settings."""
-        return f"checkerboard-{short_hash(self._described)}"
+    def __init__(self, experiment: Experiment):
+        self.experiment, seeds = experiment, experiment.seed_list
+        self.settings = Settings(epochs=2) if experiment.quick else Settings()
+        self.described = {**self.settings._asdict(), "architecture": ARCHITECTURE, "seeds": seeds}
+        self.row, self.name = "checkerboard", "flow matching and BFQ"
+        self.size = f"{len(seeds)} seeds, {self.settings.epochs} epochs"
+        self.folder = f"checkerboard-{short_hash(self.described)}"
 
     def has(self, results: Results) -> bool:
         """Whether all cells have these settings."""
         cells = [results.at(row, f"{m}-{k}") for row in DISTANCES for m, k in _board_columns()]
-        return all(cell and cell.run.get("settings") == self._described for cell in cells)
+        return all(cell and cell.run.get("settings") == self.described for cell in cells)
 
     def run(self, folder: Path, quiet: bool) -> list[Cell]:
         """Train, measure and draw."""
         if not (folder / "result.json").exists():
             note = QUICK if self.experiment.quick else ""
             seeds = self.experiment.seed_list
-            record, png = run_checkerboard(seeds, self._settings, PAPER_METHODS, note, quiet)
+            record, png = run_checkerboard(seeds, self.settings, PAPER_METHODS, note, quiet)
             write_file(folder / TOY, png)
             record["device"] = jax.devices()[0].device_kind
             write_file(folder / "result.json", json.dumps(record, indent=1).encode())

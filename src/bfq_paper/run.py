@@ -23,7 +23,7 @@ from bfq_paper.cells import Cell, Results, add_results, results_in
 from bfq_paper.experiments import Experiment
 from bfq_paper.figures import TOY, frames_file, is_png
 from bfq_paper.merge import draw
-from bfq_paper.parts import Part, Training, parts_of
+from bfq_paper.parts import ExperimentPart, Training, parts_of
 from bfq_paper.sources import Source
 
 RUNS = Path("runs")
@@ -35,12 +35,12 @@ class Plan:
     """What `bfq reproduce` will do for one experiment."""
 
     experiment: Experiment
-    parts: list[Part]
+    parts: list[ExperimentPart]
     sources: list[Source]
     results: Results
     again: bool = False  # also what only other machines have run
 
-    def state(self, part: Part) -> str:
+    def state(self, part: ExperimentPart) -> str:
         """finished, begun or not begun."""
         folder = RUNS / part.folder if part.folder else None
         if self.again or not part.has(self.results):
@@ -113,7 +113,7 @@ def reproduce(
 
 
 @contextmanager
-def _held(part: Part) -> Iterator[Path]:
+def _held(part: ExperimentPart) -> Iterator[Path]:
     """The run folder of a part, locked; Timeout if another process has it."""
     if not part.folder:
         assert isinstance(part, Training)
