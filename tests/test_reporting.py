@@ -21,7 +21,7 @@ from bfq.reports.drawing import spread_labels
 from bfq.reports.figures import (
     curve_caption,
     curve_panels,
-    draw_curves,
+    draw_curve_panel,
     learning_curves,
     losses,
     method_names,
@@ -567,7 +567,7 @@ def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes)
     reference = {"reference": SUCCESS} if successes else {}
     (panel,) = curve_panels([read(scores=(60.0, 99.0), **reference)])
     axes = Figure().add_subplot()
-    draw_curves(axes, panel)
+    draw_curve_panel(axes, panel)
     values = panel.curves[0].series.values
     low, high = axes.get_ylim()
     assert values.min() - 10.0 < low < values.min()

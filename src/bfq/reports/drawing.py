@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bfq.reports import Group, Run
-from bfq.reports.statistics import decimals, number_text, range_text
+from bfq.reports.statistics import decimal_places, number_text, range_text
 
 # Okabe and Ito's colors, which color-blind readers can distinguish, then others far from them.
 COLORS = (
@@ -106,7 +106,7 @@ class Label:
 
 def value_label(name: str, value: float, unit: str, small: bool = False) -> str:
     """A name on at most two lines, followed by its value."""
-    number = number_text(value, decimals(value, unit))
+    number = number_text(value, decimal_places(value, unit))
     if small:
         return literal(f"{textwrap.shorten(name, LONG, placeholder=' …')}  {number}")
     lines = textwrap.wrap(name, LINE, max_lines=2, placeholder=" …") or [""]

@@ -50,7 +50,7 @@ SEEDS = (
 
 
 @dataclass(frozen=True)
-class Curve:
+class LearningCurve:
     """A line with its name and color."""
 
     name: str
@@ -78,7 +78,7 @@ class CurvePanel:
     unit_name: str
     end: int
     data: float | None
-    curves: tuple[Curve, ...]
+    curves: tuple[LearningCurve, ...]
     single: bool  # of one run, whose own curves stand out
 
     @property
@@ -91,7 +91,7 @@ class CurvePanel:
         """The possible range of a score: a success rate lies between 0 and 100%."""
         return (0.0, 100.0) if self.unit_name == SUCCESS else (-np.inf, np.inf)
 
-    def is_strong(self, curve: Curve) -> bool:
+    def is_strong(self, curve: LearningCurve) -> bool:
         """Whether a curve is thick, with its seeds and their band."""
         return not self.crowded or (self.single and curve.own)
 
@@ -125,7 +125,7 @@ def learning_curves(*runs: Run) -> bytes | None:
     sizes = [(panel.height, 0.085, 0.64 if panel.crowded else 0.735) for panel in panels]
     figure = _stack(sizes, ABOVE, BELOW)
     for axes, panel in zip(figure.axes, panels, strict=True):
-        draw_curves(axes, panel)
+        draw_curve_panel(axes, panel)
     return as_png(figure)
 
 
@@ -218,14 +218,14 @@ def _panel(
     for run, group, name in entries:
         series = _finite(run.series("evaluation", unit, group))
         if len(series.steps):
-            curves.append(Curve(name, group_color(run, group, colors), series, run in runs))
+            curves.append(LearningCurve(name, group_color(run, group, colors), series, run in runs))
     end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in curves])
     data = runs[0].data.normalized_mean if normalized else runs[0].data.return_mean
     name = score_name(unit, runs)
     return CurvePanel(title, unit, name, end, data, tuple(curves), len(runs) == 1)
 
 
-def draw_curves(axes: Any, panel: CurvePanel) -> None:
+def draw_curve_panel(axes: Any, panel: CurvePanel) -> None:
     """Draw the curves of a panel, its heading and its labels."""
     for curve in panel.curves:
         _draw_curve(axes, curve, panel.is_strong(curve), panel.bounds)
@@ -259,7 +259,7 @@ def _finite(series: Series) -> Series:
     return Series(series.steps[kept], series.values[kept])
 
 
-def _draw_curve(axes: Any, curve: Curve, strong: bool, bounds: tuple[float, float]) -> None:
+def _draw_curve(axes: Any, curve: LearningCurve, strong: bool, bounds: tuple[float, float]) -> None:
     """A thick line with its seeds and interval, or a thin one."""
     steps, values = curve.series
     summaries = [summarize(row[np.isfinite(row)]) for row in values]

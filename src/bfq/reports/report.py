@@ -21,7 +21,7 @@ from bfq.reports.figures import (
 )
 from bfq.reports.statistics import (
     Summary,
-    decimals,
+    decimal_places,
     estimate_text,
     interval_text,
     mean_text,
@@ -226,7 +226,7 @@ def _templates() -> Environment:
         "interval": interval_text,
         "mean": mean_text,
         "number": number_text,
-        "quantity": lambda value: number_text(value, decimals(value)),
+        "quantity": lambda value: number_text(value, decimal_places(value)),
         "short": short_number,
         "value": value_text,
     }

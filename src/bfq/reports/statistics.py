@@ -205,7 +205,7 @@ def mean_text(summary: Summary | None, unit: str, spread: bool = True) -> str:
     """Mean ± std; only the mean for one seed or without `spread`."""
     if summary is None:
         return ABSENT
-    digits = decimals(summary.mean, unit)
+    digits = decimal_places(summary.mean, unit)
     std = f" ± {number_text(summary.std, digits)}" if spread and summary.interval else ""
     return f"{number_text(summary.mean, digits)}{std}"
 
@@ -214,7 +214,7 @@ def interval_text(summary: Summary | None, unit: str) -> str:
     """The interval, with as many digits as the mean."""
     if summary is None or summary.interval is None:
         return ABSENT
-    low, high = (number_text(end, decimals(summary.mean, unit)) for end in summary.interval)
+    low, high = (number_text(end, decimal_places(summary.mean, unit)) for end in summary.interval)
     return f"[{low}, {high}]"
 
 
@@ -225,7 +225,7 @@ def estimate_text(estimate: Estimate, digits: int = 1) -> str:
     return number_text(value, digits) + (f" [{', '.join(ends)}]" if ends else "")
 
 
-def decimals(size: float, unit: str = "return") -> int:
+def decimal_places(size: float, unit: str = "return") -> int:
     """Digits after the point: one for a normalized score, otherwise depending on the size."""
     if unit == "normalized":
         return 1

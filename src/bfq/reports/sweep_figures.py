@@ -103,7 +103,8 @@ def draw_sweeps(
         for axes in figure.axes:
             axes.set_ylim(min(low), max(high))
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
-    words = describe_spread(unit, seeds, "band", "dashed" if paper else "")
+    several = f"mean, band: standard deviation, dots: {range_text(seeds, 'seed')}"
+    words = f"{unit}, {several if max(seeds) > 1 else 'one seed'}{'; dashed: the paper' if paper else ''}"
     draw_heading(figure.axes[0], title, words, lift=72 * layout.above)
     return figure
 
@@ -178,13 +179,6 @@ def _share_logarithmic_scale(panels: Sequence[Any]) -> None:
 def _logarithmic_ticks(axes: Any, span: float) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if span < 100 else (1.0,)))
     axes.yaxis.set_minor_locator(NullLocator())
-
-
-def describe_spread(unit: str, seeds: Sequence[int], spread: str, paper: str) -> str:
-    """How to read means, their spread and the dashed or hollow marks."""
-    several = f"mean, {spread}: standard deviation, dots: {range_text(seeds, 'seed')}"
-    printed = f"; {paper}: the paper" if paper else ""
-    return f"{unit}, {several if max(seeds) > 1 else 'one seed'}{printed}"
 
 
 # The cost of an update
