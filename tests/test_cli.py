@@ -375,7 +375,7 @@ DAMAGE = [  # changes of config.json, and the field that the message names
     ({"config": []}, "config"), ({"config": {}}, "config."), ({"keep_going": 1}, "keep_going"),
     ({"more": 1}, "more"), ({"chunk": 0}, "chunk"), ({"chunk": "a"}, "chunk"), ({"seeds": None}, "seeds"),
     ({"seeds": []}, "seeds"), ({"seeds": [2**70]}, "seeds[0]"), ({"seeds": [-1]}, "seeds[0]"),
-    ({"varied": [1]}, "varied"), ({"varied": {"eta": "ab"}}, "varied[...]"), ({"data": {"foo": "x"}}, "data."),
+    ({"varied": [1]}, "varied"), ({"varied": {"eta": "ab"}}, "varied[...]"), ({"data": {"foo": "x"}}, "data: "),
     ({"evaluation": [1]}, "evaluation"), ({"evaluation": {"episodes": "x"}}, "evaluation.episodes"),
     ({"evaluations": -1}, "evaluations"), ({"simulator": 5}, "simulator"), ({"simulator": "os:Env"}, "simulator"),
     ({"reference": [1]}, "reference"), ({"reference": {"low": 1, "high": 1, "source": ""}}, "reference"),

@@ -55,7 +55,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert('x')</script>&\"|$\\frac{"
 PROTOCOL = {
     "episodes": 20, "seed": 10_000, "checkpoint": "last", "candidates": 1, "selection": "argmax",
-    "softmax_weight": 1.0, "temperature": 1.0, "policy": "ema",
+    "softmax_weight": 1.0, "temperature": 1.0, "policy": "ema", "sampling_steps": 0,
+    "sampler": "trained",
 }  # fmt: skip
 DATA = {
     "name": "pendulum-mixed", "source": "two controllers and noise", "sha256": "ab" * 32,

@@ -36,7 +36,8 @@ from bfq.envs.robots import (
 from bfq.envs.states import open_replay
 from bfq.envs.worker_pool import WorkerPool
 from bfq.errors import BadInput
-from bfq.run import RunConfig, read_config, write_config
+from bfq.run import read_config, write_config
+from bfq.settings import compose
 
 MAZE = "ogbench/antmaze-medium-singletask-v0"
 SCENE = "ogbench/scene-singletask-task1-v0"
@@ -79,10 +80,7 @@ def test_a_simulator_never_imports_a_module_named_in_its_id(trap):
 
 
 def test_a_run_record_with_a_module_as_its_simulator_is_refused(trap, tmp_path):
-    config = RunConfig(
-        task="log.npz", agent="bc", config={"steps": 1}, varied={}, seeds=[0], data={},
-        evaluation={}, evaluations=0, simulator="Pendulum-v1", episode_steps=5, reference=None, chunk=1,
-    )  # fmt: skip
+    config = compose("log.npz", "bc", simulator="Pendulum-v1")
     write_config(tmp_path, config)
     assert read_config(tmp_path).simulator == "Pendulum-v1"
     file = tmp_path / "config.json"

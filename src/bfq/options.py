@@ -36,7 +36,7 @@ Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
 FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
 
 
-class ActingOptions(TypedDict, total=False):
+class ActingOptions(TypedDict):
     """How the trained network chooses an action in an evaluation."""
 
     candidates: Annotated[
@@ -59,7 +59,7 @@ class ActingOptions(TypedDict, total=False):
     ]
 
 
-class ProtocolValues(ActingOptions, total=False):
+class ProtocolValues(ActingOptions):
     """Everything besides the policy that can change a score."""
 
     episodes: Episodes
@@ -67,7 +67,7 @@ class ProtocolValues(ActingOptions, total=False):
     checkpoint: Literal["last"]
 
 
-class DataOptions(TypedDict, total=False):
+class DataOptions(TypedDict):
     """The transforms of the data before training."""
 
     observations: Name

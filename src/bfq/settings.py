@@ -173,11 +173,7 @@ def _check_run(run: RunConfig) -> None:
         raise BadInput(f"config.{name} is missing.")
     _, varied = _split(agent, run.varied)
     _check_varied(config, varied)
-    for name in set(Protocol().describe()) - set(run.evaluation):
-        raise BadInput(f"evaluation.{name} is missing.")
     check_acting(agent, config, protocol_from(dict(run.evaluation)).acting)
-    for name in {"observations", "reward"} - set(run.data):
-        raise BadInput(f"data.{name} is missing.")
     _seeds(run.seeds)
     _evaluations(run.evaluations, run.steps)
     for name in run.baselines:
