@@ -100,7 +100,7 @@ def _add_own(name: str, add: Callable[..., Any]) -> None:
         add(flag, type=int, default=default, metavar="N", help=f"{about}; default {default}")
 
     if name == "train":
-        many("--members", "members trained at once; default 1", [1])
+        many("--members", "seeds trained at once; default 1", [1])
         many("--batch", "transitions per update")
         many("--transitions", "transitions in the dataset; default 1,000,000", [1_000_000])
         many("--flow-steps", "flow or diffusion steps in training, for agents that have them")
@@ -114,8 +114,8 @@ def _add_own(name: str, add: Callable[..., Any]) -> None:
         one("--candidates", 1, "actions drawn per state")
         many("--sampling-steps", "network calls per action; default 0: as trained", [0])
     else:
-        one("--seeds", 6, "freshly initialized members")
-        one("--episodes", 50, "episodes per member")
+        one("--seeds", 6, "freshly initialized seeds")
+        one("--episodes", 50, "episodes per seed")
         add("--candidates", type=int, metavar="N", help="actions per state; default the preset's")
         one("--sampling-steps", 0, "network calls per action (0: as trained)")
         add("--steps", type=int, metavar="N", help="end every episode after this many steps")

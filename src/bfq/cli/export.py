@@ -15,20 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("folder", type=Path, metavar="RUN", help="the run folder")
-    add("--member", type=int, default=0, metavar="K", help="which member; default 0")
-    add(
-        "--format",
-        metavar="NAME",
-        help="npz (NumPy) | c (one C99 file) | onnx; default from the ending of --out, or npz",
-    )
-    add("--out", type=Path, metavar="FILE", help="where to write; default RUN/policy-K.npz")
-    add(
-        "--temperature",
-        type=float,
-        metavar="X",
-        help="factor on the noise; default the run's protocol",
-    )
-    add("--policy", metavar="WHICH", help="ema | online; default the run's protocol")
+    add("--member", type=int, default=0, metavar="K",
+        help="position of the seed and its hyperparameters in result.json; default 0")  # fmt: skip
+    add("--format", metavar="NAME",
+        help="npz (NumPy) | c (one C99 file) | onnx; default from the ending of --out, or npz")  # fmt: skip
+    add("--out", type=Path, metavar="FILE", help="output file; default RUN/policy-K.npz")
+    add("--temperature", type=float, metavar="X", help="scale of the noise; default as in the run")
+    add("--policy", metavar="WEIGHTS", help="ema | online; default as in the run")
     add("--agent", metavar="FILE", help="the Python file of the agent, if bfq does not have it")
     add("--json", action="store_true", help="print a description of the file as JSON")
 
@@ -60,7 +53,7 @@ def _show(written: "Exported") -> None:
         "policy": f"{meta['agent']} on {meta['task']}, update {meta['update']:,}, member {meta['member']}, "
         f"{meta['policy']} weights",
         "observation": f"{counted(meta['observation_dim'], 'number')}, in the units of the log",
-        "action": f"{counted(meta['action_dim'], 'number')}, in the units and the range of the log",
+        "action": f"{counted(meta['action_dim'], 'number')}, in the units and range of the log",
         "noise": noise,
         "checked": f"same actions as the trained agent, within {meta['deviation']:.0e} of half the action range",
     }
@@ -77,7 +70,7 @@ def _show(written: "Exported") -> None:
 USE = {
     "npz": (
         'from bfq.deploy.numpy_policy import load; policy = load("{path}")',
-        "action = policy(observation)  # that module needs NumPy alone: copy it to the robot",
+        "action = policy(observation)  # the module needs only NumPy: copy it to the robot",
     ),
     "c": (
         "cc -O3 -march=native -fno-trapping-math -c {path}",
