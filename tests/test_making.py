@@ -30,7 +30,7 @@ from bfq.tasks.locomotion import (
 )
 from bfq.tasks.recipes import (
     DataRecipe,
-    Part,
+    RecipePart,
     block_data,
     generate_dataset,
     part_seed,
@@ -74,7 +74,7 @@ def test_any_number_of_processes_generates_the_same_bytes(tmp_path):
     def small(seed):
         recipe = recipe_for("local/hopper-medium-expert", 300, seed)
         blocks = [dataclasses.replace(part.block, episodes=2) for part in recipe.parts]
-        parts = tuple(Part(block, 150) for block in blocks)
+        parts = tuple(RecipePart(block, 150) for block in blocks)
         return dataclasses.replace(recipe, parts=parts)
 
     one = generate_dataset(small(0), tmp_path / "one", processes=1)
@@ -105,8 +105,8 @@ def test_an_interrupted_process_is_resumed_where_it_stood(tmp_path):
     script = (
         "from pathlib import Path\n"
         "from tests.test_making import Counted\n"
-        "from bfq.tasks.recipes import DataRecipe, Part, generate_dataset\n"
-        f"part = Part(Counted({str(tmp_path)!r}, 7), 50)\n"
+        "from bfq.tasks.recipes import DataRecipe, RecipePart, generate_dataset\n"
+        f"part = RecipePart(Counted({str(tmp_path)!r}, 7), 50)\n"
         f"generate_dataset(DataRecipe('r', 's', (part,)), Path({str(tmp_path)!r}) / 'set', 1)\n"
     )
     root = Path(__file__).resolve().parents[1]
@@ -118,14 +118,14 @@ def test_an_interrupted_process_is_resumed_where_it_stood(tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (tmp_path / "asked").unlink()
-    recipe = DataRecipe("r", "s", (Part(Counted(str(tmp_path)), 50),))
+    recipe = DataRecipe("r", "s", (RecipePart(Counted(str(tmp_path)), 50),))
     dataset = generate_dataset(recipe, tmp_path / "set", 1)
     assert min(map(int, (tmp_path / "asked").read_text().split())) == 7
     np.testing.assert_array_equal(dataset.rewards, np.repeat(np.arange(10), 5))
 
 
 def test_no_block_is_generated_in_vain_if_its_size_is_known(tmp_path):
-    parts = tuple(Part(Counted(str(tmp_path)), size, block_rows=5) for size in (15, 5, 7))
+    parts = tuple(RecipePart(Counted(str(tmp_path)), size, block_rows=5) for size in (15, 5, 7))
     dataset = generate_dataset(DataRecipe("r", "s", parts), tmp_path / "set", 2)
     expected = [*np.repeat([0, 1, 2, 0, 0], 5), 1, 1]
     np.testing.assert_array_equal(dataset.rewards, expected)
@@ -139,7 +139,7 @@ def _failing(seed: int, index: int) -> Dataset:
 
 def test_errors_in_a_worker_are_raised_by_the_parent(tmp_path):
     with pytest.raises(BadInput, match="no such world"):
-        generate_dataset(DataRecipe("r", "s", (Part(_failing, 5),)), tmp_path / "set", 1)
+        generate_dataset(DataRecipe("r", "s", (RecipePart(_failing, 5),)), tmp_path / "set", 1)
 
 
 def test_a_script_without_a_main_guard_can_generate_data(tmp_path):
@@ -289,7 +289,7 @@ def test_a_weight_file_is_written_completely_or_not_at_all(tmp_path, monkeypatch
 def test_a_published_policy_reaches_its_known_return(tmp_path):
     """Three episodes of HalfCheetah's; its 200 episodes have the mean 4770."""
     recipe = reroll_recipe([SHARED / "policies" / "halfcheetah-medium.npz"], size=3000)
-    part = Part(dataclasses.replace(recipe.parts[0].block, episodes=3), 3000)
+    part = RecipePart(dataclasses.replace(recipe.parts[0].block, episodes=3), 3000)
     dataset = generate_dataset(dataclasses.replace(recipe, parts=(part,)), tmp_path / "set")
     assert recipe.name == "rerolled/halfcheetah-medium"
     assert 4500 < dataset.episode_returns.mean() < 5000

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bfq.data.dataset import Dataset
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
 from bfq.errors import BadInput, unknown
-from bfq.tasks.recipes import DataRecipe, Part, block_data
+from bfq.tasks.recipes import DataRecipe, RecipePart, block_data
 from bfq.tasks.weights import GaussianPolicy, load_weights, read_stored_policy
 
 Floats = npt.NDArray[np.float32]
@@ -118,7 +118,7 @@ def rollout_recipe(
     for policy, share in zip(policies.values(), shares, strict=True):
         episodes = _block_episodes(share)
         block = LocomotionBlock(robot, policy, episodes, old_masses)
-        parts.append(Part(block, share, episodes * MAX_STEPS))
+        parts.append(RecipePart(block, share, episodes * MAX_STEPS))
     simulator = simulator_of(robot, old_masses)
     return DataRecipe(name, source, tuple(parts), seed, simulator, about)
 

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class RecipePart:
     """A number of transitions of one kind."""
 
     block: Block
@@ -35,10 +35,10 @@ class Part:
     )
 
 
-def part_of(block_of: Callable[[int], Block], size: int, steps: int, most: int) -> Part:
+def part_of(block_of: Callable[[int], Block], size: int, steps: int, most: int) -> RecipePart:
     """A part in blocks of up to `most` episodes of at most `steps` steps; `block_of` takes their number."""
     episodes = min(most, -(-size // steps))  # a small part does not need a whole block
-    return Part(block_of(episodes), size, episodes * steps)
+    return RecipePart(block_of(episodes), size, episodes * steps)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DataRecipe:
 
     name: str
     source: str  # where the data comes from, in words
-    parts: tuple[Part, ...]
+    parts: tuple[RecipePart, ...]
     seed: int = 0
     simulator: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)  # what else the data depends on
@@ -81,7 +81,7 @@ def recipe_for(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
 def block_data(
     columns: Sequence[Array], episode_ends: Array, infos: Mapping[str, Array]
 ) -> Dataset:
-    """Whole episodes one after another, with actions in [−1, 1]; `infos` are of before the action.
+    """Whole episodes one after another, with actions in [−1, 1]; `infos` hold the state before each action.
 
     `columns` are observations, actions, rewards, next observations and masks.
     """
@@ -137,7 +137,7 @@ def part_seed(seed: int, part: int) -> int:
 class _BlockQueue:
     """The blocks of one part that are being generated, in order."""
 
-    def __init__(self, part: Part, seed: int, index: int):
+    def __init__(self, part: RecipePart, seed: int, index: int):
         self.part, self._seed, self._index = part, seed, index
         self.pending: deque[Future[Dataset]] = deque()
         self._typical = part.block_rows  # rows in a block
