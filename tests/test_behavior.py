@@ -161,12 +161,13 @@ def test_robots_in_processes_step_like_single_ones() -> None:
     robots = ParallelRobots(names, seed=5, processes=2)
     alone = [make_robot(name) for name in names]
     now = [env.reset(seed=5 + i)[0] for i, env in enumerate(alone)]
-    arrays, falls = robots.reset(), 0
+    observations, falls = robots.reset(), 0
     for step in range(steps):
         for i, observation in enumerate(now):
-            found = arrays.observations[i, : len(observation)]
+            found = observations[i, : len(observation)]
             np.testing.assert_array_equal(found, np.float32(observation))
         arrays = robots.step(actions[step])
+        observations = arrays.observations
         for i, (env, name) in enumerate(zip(alone, names, strict=True)):
             now[i], reward, fell, late, _ = env.step(actions[step, i, : ROBOTS[name].action_dim])
             following = arrays.next_observations[i, : len(now[i])]

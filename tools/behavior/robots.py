@@ -1,11 +1,10 @@
-"""The robots that behavior policies are trained on, stepped by several processes with shared arrays.
+"""The robots that behavior policies are trained on, stepped by several processes.
 
 Nothing here imports JAX, since every worker process imports this file.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -13,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.envs.antmaze import as_maze_ant, flipped
+from bfq.envs.worker_pool import WorkerGroup
 from bfq.errors import unknown
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 REWARD_SCALE = 10.0  # reward of the directional Ant per meter
 DIRECTION_STEPS = 100  # steps after which the directional Ant gets a new direction
-TIMEOUT_S = 120.0  # a worker that does not answer for so long has died
 
 
 class RobotSpec(NamedTuple):
@@ -119,59 +118,38 @@ class ParallelRobots:
     """One environment per name, split over processes; an environment resets when its episode ends."""
 
     def __init__(self, robots: Sequence[str], seed: int, processes: int):
-        context = get_context("spawn")  # JAX's threads do not survive a fork
-        count = len(robots)
-        bodies = [get_robot(name) for name in robots]
-        wide, acts = max(b.observation_dim for b in bodies), max(b.action_dim for b in bodies)
-        blocks = [context.RawArray("f", count * width) for width in (acts, wide, wide, 1, 1, 1)]
-        self.arrays = _views(blocks, count)
-        self._done = context.Semaphore(0)
-        self._starts = [context.Semaphore(0) for _ in range(processes)]
-        self._order = context.RawValue("i", _RESET)
-        self._processes = []
-        for k, start in enumerate(self._starts):
-            mine = range(k, count, processes)  # strided: each process gets its share of every robot
-            jobs = [(i, robots[i], seed + i) for i in mine]
-            arguments = (jobs, blocks, count, self._order, start, self._done)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
-            self._processes.append(process)
+        self.count, seeds = len(robots), range(seed, seed + len(robots))
+        width = max(get_robot(name).observation_dim for name in robots)
+        self._group = WorkerGroup(self.count, processes)
+        shares = self._group.shares  # strided, so that each worker has its share of every robot
+        self._group.call(_open, [(robots[share], seeds[share], width) for share in shares])
 
-    def reset(self) -> Arrays:
+    def reset(self) -> Floats:
         """Start an episode everywhere; the first time, each environment from its own seed."""
-        return self._run(_RESET)
+        (observations,) = self._group.gather(
+            self._group.call(_reset, [()] * len(self._group.shares))
+        )
+        return observations
 
     def step(self, actions: Floats) -> Arrays:
-        """Take one action in each environment. The next call reuses the arrays."""
-        self.arrays.actions[:] = actions
-        return self._run(_STEP)
-
-    def _run(self, order: int) -> Arrays:
-        self._order.value = order
-        for start in self._starts:
-            start.release()
-        for _ in self._starts:
-            if not self._done.acquire(timeout=TIMEOUT_S):
-                raise RuntimeError("a simulator process does not answer")
-        return self.arrays
+        """Take one action in each environment."""
+        own = [(actions[share],) for share in self._group.shares]
+        return Arrays(actions, *self._group.gather(self._group.call(_step, own)))
 
     def close(self) -> None:
         """End the processes."""
-        self._order.value = _STOP
-        for start, process in zip(self._starts, self._processes, strict=True):
-            start.release()
-            process.join()
+        self._group.close()
 
 
 def episode_returns(
     robots: ParallelRobots, act: Callable[[Floats], Floats], limit: int = 1000
 ) -> npt.NDArray[np.float64]:
     """Run one episode in each environment and return the sums of rewards."""
-    arrays = robots.reset()
-    returns = np.zeros(len(arrays.rewards))
-    running = np.ones(len(arrays.rewards), bool)
+    observations = robots.reset()
+    returns, running = np.zeros(robots.count), np.ones(robots.count, bool)
     for _ in range(limit):
-        arrays = robots.step(act(arrays.observations))
+        arrays = robots.step(act(observations))
+        observations = arrays.observations
         returns += np.where(running, arrays.rewards, 0.0)
         running &= arrays.ended == 0.0
         if not running.any():
@@ -179,60 +157,42 @@ def episode_returns(
     return returns
 
 
-_RESET, _STEP, _STOP = range(3)
+_SLOTS: list["_Slot"] = []  # the environments of this worker
 
 
-def _views(blocks: Sequence[Any], count: int) -> Arrays:
-    """Views of the shared blocks: matrices for actions and observations, vectors for the rest."""
-    flat = [np.frombuffer(block, np.float32) for block in blocks]
-    return Arrays(*(a.reshape(count, -1) for a in flat[:3]), *flat[3:])
+def _open(robots: Sequence[str], seeds: Sequence[int], width: int) -> None:
+    _SLOTS.extend(_Slot(*one, width) for one in zip(robots, seeds, strict=True))
 
 
-def _serve(
-    jobs: list[tuple[int, str, int]],
-    blocks: Sequence[Any],
-    count: int,
-    order: Any,
-    start: Any,
-    done: Any,
-) -> None:
-    """Reset or step the environments of this process on each order."""
-    arrays = _views(blocks, count)
-    slots = [_Slot(arrays, index, name, seed) for index, name, seed in jobs]
-    while True:
-        start.acquire()
-        if order.value == _STOP:
-            return
-        for slot in slots:
-            slot.reset() if order.value == _RESET else slot.step()
-        done.release()
+def _reset() -> tuple[Floats]:
+    return (np.stack([slot.reset() for slot in _SLOTS]),)
+
+
+def _step(actions: Floats) -> list[Floats]:
+    rows = [slot.step(action) for slot, action in zip(_SLOTS, actions, strict=True)]
+    return [np.asarray(column, np.float32) for column in zip(*rows, strict=True)]
 
 
 class _Slot:
-    """One environment and its row of the shared arrays."""
+    """One environment, with observations padded to a common width."""
 
-    def __init__(self, arrays: Arrays, index: int, name: str, seed: int):
-        robot = get_robot(name)
-        self._env = make_robot(name)
-        self._arrays, self._index = arrays, index
+    def __init__(self, name: str, seed: int, width: int):
+        self._env, self._robot, self._width = make_robot(name), get_robot(name), width
         self._seed: int | None = seed
-        self._wide, self._acts = robot.observation_dim, robot.action_dim
 
-    def reset(self) -> None:
+    def reset(self) -> Floats:
         """Start an episode."""
         observation, _ = self._env.reset(seed=self._seed)
         self._seed = None  # later episodes continue with the same random numbers
-        self._arrays.observations[self._index, : self._wide] = observation
+        return self._padded(observation)
 
-    def step(self) -> None:
+    def step(self, action: Floats) -> tuple[Floats, Floats, float, bool, bool]:
         """Take one action, and reset if it ended the episode."""
-        arrays, k = self._arrays, self._index
-        observation, reward, terminated, truncated, _ = self._env.step(
-            arrays.actions[k, : self._acts]
-        )
-        arrays.next_observations[k, : self._wide] = observation
-        arrays.observations[k, : self._wide] = observation
-        arrays.rewards[k], arrays.terminated[k] = reward, terminated
-        arrays.ended[k] = terminated or truncated
-        if terminated or truncated:
-            self.reset()
+        state, reward, terminated, truncated, _ = self._env.step(action[: self._robot.action_dim])
+        following, ended = self._padded(state), terminated or truncated
+        return self.reset() if ended else following, following, reward, terminated, ended
+
+    def _padded(self, observation: npt.NDArray[Any]) -> Floats:
+        padded = np.zeros(self._width, np.float32)
+        padded[: len(observation)] = observation
+        return padded

@@ -119,7 +119,7 @@ def select(pack: Pack, robots: ParallelRobots, seed: int) -> dict[str, GaussianP
             known[k] = measured(robots, lambda s: policy.act(s, rng))
         return known[k]
 
-    shape = (len(robots.arrays.rewards), get_robot(name).action_dim)
+    shape = (robots.count, get_robot(name).action_dim)
     uniform = measured(robots, lambda s: 2.0 * rng.random(shape, np.float32) - 1.0)["return_mean"]
     best = expert(pack, measure)
     chosen = [(name, "expert", best)]

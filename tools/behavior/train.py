@@ -147,7 +147,7 @@ def train(settings: Settings, robots: ParallelRobots, log: SnapshotLog, seed: in
     act_key, learn_key = jax.random.split(jax.random.key(seed + 1))
     rng, due = np.random.default_rng(seed), settings.snapshot_steps
     joints, metrics = settings.joints, Metrics()
-    observations = robots.reset().observations.copy()
+    observations = robots.reset()
     for step in count():
         over = step == settings.env_steps // envs or log.seconds > 60.0 * settings.minutes
         if over or step in due:
@@ -176,7 +176,7 @@ def train(settings: Settings, robots: ParallelRobots, log: SnapshotLog, seed: in
         arrays = robots.step(actions.reshape(members * envs, -1))
         log.count(arrays)
         memory = sac.remember(memory, sac.memory_rows(observations, arrays, members))
-        observations = arrays.observations.copy()
+        observations = arrays.observations
     return states
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.envs.make import OLD_MASSES, make_environment, resolve
-from bfq.envs.worker_pool import Worker, WorkerDied, cores
+from bfq.envs.worker_pool import WorkerDied, WorkerGroup, cores
 from bfq.errors import BadInput
 
 Floats = npt.NDArray[np.float32]
@@ -137,58 +137,45 @@ class ParallelEnvironments:
     """Environments in several processes; the numbers are those of `SerialEnvironments`."""
 
     def __init__(self, simulator: str, seeds: Sequence[int], episode_steps: int, processes: int):
-        self._simulator, self._count = simulator, len(seeds)
-        self._shares = [slice(k, None, processes) for k in range(processes)]
-        self.workers = [Worker(silent=k > 0) for k in range(processes)]  # one shows warnings
+        self._simulator = simulator
+        self.group = WorkerGroup(len(seeds), processes)
         try:
-            opened = [(simulator, seeds[share], episode_steps) for share in self._shares]
+            opened = [(simulator, seeds[share], episode_steps) for share in self.group.shares]
             if any(one != _registered(simulator) for one in self._call(_open, opened)):
                 raise UnlikeHere
         except BaseException:
             self.close()
             raise
-        self.running = np.zeros(self._count, bool)
-        self.success = np.full(self._count, np.nan, np.float32)
+        self.running = np.zeros(len(seeds), bool)
+        self.success = np.full(len(seeds), np.nan, np.float32)
 
     def reset(self) -> Floats:
         """Start an episode in each environment, from its own seed."""
         self.running[:] = True
         self.success[:] = np.nan
-        (observations,) = self._gather(self._call(_reset, [() for _ in self._shares]))
+        (observations,) = self.group.gather(self._call(_reset, [() for _ in self.group.shares]))
         return observations
 
     def step(self, actions: Floats) -> Stepped:
         """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
-        answers = self._call(_step, [(actions[share],) for share in self._shares])
-        observations, rewards, terminated, truncated, self.success = self._gather(answers)
+        answers = self._call(_step, [(actions[share],) for share in self.group.shares])
+        observations, rewards, terminated, truncated, self.success = self.group.gather(answers)
         self.running &= ~(terminated | truncated)
         return observations, rewards, terminated, truncated
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self.workers:
-            worker.close()
+        self.group.close()
 
-    def _call(self, function: Any, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """Call the function in every process, at the same time."""
+    def _call(self, function: Any, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
-            for worker, own in zip(self.workers, arguments, strict=True):
-                worker.submit(function, *own)
-            return [worker.result() for worker in self.workers]
+            return self.group.call(function, arguments)
         except WorkerDied as error:
             raise BadInput(f"the simulator {self._simulator} stopped: {error}.") from error
         except (BadInput, UnlikeHere):
             raise
         except Exception as error:
             raise BadInput(f"the simulator {self._simulator} failed: {error!r}.") from error
-
-    def _gather(self, answers: list[tuple[Any, ...]]) -> list[Any]:
-        """Join the arrays of the shares."""
-        joined = [np.empty((self._count, *part.shape[1:]), part.dtype) for part in answers[0]]
-        for share, answer in zip(self._shares, answers, strict=True):
-            for array, part in zip(joined, answer, strict=True):
-                array[share] = part
-        return joined
 
 
 # What a worker process does for `ParallelEnvironments`.

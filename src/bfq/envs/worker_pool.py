@@ -11,9 +11,12 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from bfq.envs.make import package
 from bfq.errors import BadInput
@@ -93,6 +96,33 @@ class Worker:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+class WorkerGroup:
+    """Workers that each hold a share of `count` rows: worker k of n has the rows k, k + n, and so on."""
+
+    def __init__(self, count: int, processes: int):
+        self.count, self.shares = count, [slice(k, None, processes) for k in range(processes)]
+        self.workers = [Worker(silent=k > 0) for k in range(processes)]  # one shows warnings
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call the function in every worker at the same time, each with its own arguments."""
+        for worker, own in zip(self.workers, arguments, strict=True):
+            worker.submit(function, *own)
+        return [worker.result() for worker in self.workers]
+
+    def gather(self, answers: Sequence[Sequence[npt.NDArray[Any]]]) -> list[npt.NDArray[Any]]:
+        """Join the arrays that the workers returned for their rows."""
+        joined = [np.empty((self.count, *part.shape[1:]), part.dtype) for part in answers[0]]
+        for share, answer in zip(self.shares, answers, strict=True):
+            for array, part in zip(joined, answer, strict=True):
+                array[share] = part
+        return joined
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self.workers:
+            worker.close()
 
 
 class WorkerPool:
