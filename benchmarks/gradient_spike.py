@@ -25,7 +25,6 @@ from bfq.agents.registry import configure
 from bfq.cli.words import Parser, exit_code
 from bfq.data import transforms
 from bfq.errors import BadInput
-from bfq.flow.maps import bootstrap
 from bfq.settings import compose
 from bfq.tasks.sources import load_dataset
 
@@ -71,7 +70,6 @@ def tell(task: str, updates: int, width: int) -> None:
 
 def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
     """As many updates as there are keys, with the loss multiplied by a factor."""
-    objective = bfq.objective(config)
 
     def update(state: Learner, key: Array, factor: float) -> tuple[Learner, dict[str, Array]]:
         row_key, loss_key = jax.random.split(key)
@@ -79,7 +77,7 @@ def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
         actions, observations = rows["actions"][drawn], rows["observations"][drawn]
 
         def loss(policy: Any) -> tuple[Array, dict[str, Array]]:
-            value, parts, _ = bootstrap(policy, actions, observations, loss_key, objective)
+            value, parts, _ = bfq.behavior_loss(policy, actions, observations, loss_key, config)
             return factor * value, parts
 
         norm = optax.global_norm(jax.grad(lambda policy: loss(policy)[0])(state.params))

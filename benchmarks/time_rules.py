@@ -8,8 +8,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from bfq.agents.bfq import Config, behavior_loss
 from bfq.agents.learning import descend, learner, learning_rate
-from bfq.flow.maps import Objective, bootstrap, flow_map
+from bfq.flow.maps import flow_map
 from bfq.nets.velocity import RawTimeVelocity
 
 MEAN, STD, UPDATES = 0.7, 0.3, 4000
@@ -30,12 +31,12 @@ def train(state, rule, share):
     def step(state, k):
         data_key, loss_key = jax.random.split(jax.random.fold_in(jax.random.key(1), k))
         action = MEAN + STD * jax.random.normal(data_key, (256, 2))
-        objective = Objective(time_rule=rule, full_span_share=share)
+        config = Config(time_rule=rule, full_span_share=share)
         none = jnp.zeros((256, 0))
         rate = learning_rate(3e-3, "cosine", k, UPDATES)
         return descend(
             state,
-            lambda net: bootstrap(net, action, none, loss_key, objective)[:2],
+            lambda net: behavior_loss(net, action, none, loss_key, config)[:2],
             rate,
         )[:2]
 

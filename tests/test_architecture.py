@@ -134,7 +134,7 @@ SHARED_BY_AGENTS = {"fields", "learning", "actor_critic", "fql", "dql", "iql", "
 def test_agents_are_short_and_import_only_what_agents_share():
     folder = ROOT / "agents"
     for path in folder.glob("*.py"):
-        assert lines([path]) <= 285, path
+        assert lines([path]) <= 300, path
         known = {name.split(".")[2] for name in imports(path) if name.startswith("bfq.agents.")}
         assert {name for name in known if (folder / f"{name}.py").exists()} <= SHARED_BY_AGENTS, (
             path

@@ -13,6 +13,7 @@ from tests.agent_cases import (
     first_step,
     leaves,
     setup,
+    shaken,
     small,
     trained,
 )
@@ -20,7 +21,7 @@ from tests.agent_cases import (
 from bfq.agents import bfq as module
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
-from bfq.flow.maps import one_step
+from bfq.flow.maps import COMPOSITION_TIMES, boundary_times, noisy_action, one_step
 from bfq.run import Member
 
 AGENT = get_agent("bfq")
@@ -54,6 +55,42 @@ def test_the_cosine_ends_at_zero_and_the_critics_may_have_a_constant_rate():
     first, _ = update(state, batch, KEY, small("bfq", learning_rate=1e-2, critic_target_rate=1.0))
     assert_close(last.policy.params, state.policy.params, atol=1e-7)
     assert_close(last.critics.params, first.critics.params)
+
+
+def apart(policy, critics, batch, key, c):
+    """The policy's loss with a network call for each of its terms."""
+    bc_key, action_key, critic_key = jax.random.split(key, 3)
+    noise_key, near_key, span_key, *_ = jax.random.split(bc_key, 5)
+    (a, s), n = (batch.actions, batch.observations), len(batch.actions)
+    eps, noise = (jax.random.normal(k, a.shape) for k in (noise_key, action_key))
+    near = boundary_times(near_key, n, c.max_offset)
+    r, _, t = times = COMPOSITION_TIMES["nested"](span_key, n, c.max_offset)
+    a_t = noisy_action(a, eps, t)
+    target = module.composed_displacement(policy, policy, a_t, times, s, c)
+    boundary = module.boundary_loss(a, eps, *near, s, c).alone(policy)
+    composition = module.composition_loss(a_t, target, r, t, s, c).alone(policy)
+    value, *_ = module.guidance(critics, noise, s, critic_key, c).alone(policy)
+    loss = c.boundary_ratio * boundary + (1 - c.boundary_ratio) * composition - c.eta * value
+    return loss, (boundary, composition)
+
+
+@pytest.mark.parametrize("architecture", ["embedded", "residual", "raw_time"])
+def test_the_terms_have_the_same_values_and_gradients_together_and_apart(architecture):
+    values = {"mixing": "both", "boundary_ratio": 0.3, "eta": 0.5, "max_offset": 0.1}
+    config, state, batch = setup("bfq", architecture=architecture, **values)
+    policy, critics, key = shaken(state.policy.params), state.critics.params, jax.random.key(3)
+
+    def loss(kind):
+        with_gradient = jax.value_and_grad(kind, has_aux=True)
+        return jax.jit(with_gradient)(policy, critics, batch, key, config)
+
+    (fused, parts), gradient = loss(module.policy_loss)
+    (separate, terms), expected = loss(apart)
+    np.testing.assert_allclose(fused, separate, rtol=1e-5)
+    np.testing.assert_allclose(
+        [parts["boundary_loss"], parts["composition_loss"]], terms, rtol=1e-5
+    )
+    assert_close(gradient, expected, rtol=1e-3, atol=1e-5)
 
 
 def reference_update(state, batch, key, c):

@@ -8,28 +8,30 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bfq.agents.bfq import (
+    Config,
+    behavior_loss,
+    boundary_loss,
+    composed_displacement,
+    composition_loss,
+)
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import (
     COMPOSITION_TIMES,
-    Condition,
-    Objective,
     Query,
-    ask,
-    bootstrap,
-    boundary_condition,
+    Question,
     boundary_times,
-    composition_condition,
-    composition_loss,
     conditional_velocity,
     flow_map,
     full_span,
     noisy_action,
     one_step,
+    together,
     with_full_spans,
 )
 from bfq.flow.matching import euler
 from bfq.nets.kinds import NETWORKS
-from bfq.nets.velocity import EmbeddedVelocity, RawTimeVelocity
+from bfq.nets.velocity import RawTimeVelocity
 
 MU, S = 0.7, 0.3  # the Gaussian target N(μ, s² I)
 
@@ -101,9 +103,12 @@ def test_exact_velocity_minimizes_the_boundary_loss():
     )
 
 
-def composition_error(net, action, noise, times, none):
-    """L_comp with the defaults: the condition, and the error of the network's answer."""
-    return composition_condition(net, net, action, noise, times, none, Objective()).error(net)
+def composition(net, action, noise, times, none, **values):
+    """L_comp in separate network calls."""
+    (r, _, t), config = times, Config(**values)
+    a_t = noisy_action(action, noise, t)
+    target = composed_displacement(net, net, a_t, times, none, config)
+    return composition_loss(a_t, target, r, t, none, config).alone(net)
 
 
 @pytest.mark.parametrize("rule", COMPOSITION_TIMES)
@@ -112,7 +117,7 @@ def test_composition_error_vanishes_for_the_exact_map_and_for_a_constant_velocit
     times = COMPOSITION_TIMES[rule](time_key, len(action), 1e-3)
     constant = lambda x, r, t, s: jnp.full_like(x, 0.37)
     for net in (ExactNet(), constant):
-        assert composition_error(net, action, noise, times, none) < 1e-12
+        assert composition(net, action, noise, times, none) < 1e-12
 
 
 @pytest.mark.parametrize("architecture", sorted(NETWORKS["velocity"]))
@@ -142,7 +147,7 @@ def test_nested_calls_carry_no_gradient():
         return jnp.square(flow_map(n, a_t, r, t, none) - target).mean()
 
     expected = eqx.filter_grad(precomputed)(net)
-    found = eqx.filter_grad(lambda n: composition_error(n, action, noise, (r, m, t), none))(net)
+    found = eqx.filter_grad(lambda n: composition(n, action, noise, (r, m, t), none))(net)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
 
@@ -158,50 +163,53 @@ def test_composition_loss_is_the_weighted_velocity_error():
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
     expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
     np.testing.assert_allclose(
-        composition_error(net, action, noise, (r, m, t), none), expected, rtol=1e-4
+        composition(net, action, noise, (r, m, t), none), expected, rtol=1e-4
     )
 
 
-def two_rows():
-    """Displacement errors (0.3, 0.1) over a span of 0.5 and (0.02, 0) over one of 0.001."""
-    t = jnp.array([0.9, 0.501])
-    query = Query(jnp.zeros((2, 2)), jnp.array([0.4, 0.5]), t, jnp.zeros((2, 0)))
-    return Condition(query, jnp.ones(2), jnp.zeros((2, 2))), jnp.array([[0.3, 0.1], [0.02, 0.0]])
+ERRORS, SPANS = jnp.array([[0.3, 0.1], [0.02, 0.0]]), jnp.array([0.5, 0.001])
+
+
+def composition_of(errors, spans, **values):
+    """L_comp for displacements with these errors over these spans."""
+    nothing, config = jnp.zeros_like(errors), Config(preconditioned=False, **values)
+    question = composition_loss(nothing, nothing, 0 * spans, spans, nothing, config)
+    return question.finish(errors)
 
 
 @pytest.mark.parametrize("power", [0.0, 2.0, 3.0])
 def test_the_composition_error_in_other_units_is_the_closed_form(power):
     # e² = 0.05 / 0.5^p and 0.0002 / 0.01^p: spans below 0.01 count as 0.01.
     squares = [0.05 / 0.5**power, 0.0002 / 0.01**power]
-    plain = composition_loss(*two_rows(), Objective(power=power))
+    plain = composition_of(ERRORS, SPANS, composition_power=power)
     np.testing.assert_allclose(plain, sum(squares) / 2, rtol=1e-5)
-    rounded = composition_loss(*two_rows(), Objective(power=power, huber=0.1))
-    np.testing.assert_allclose(
-        rounded, sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2, rtol=1e-5
-    )
+    rounded = composition_of(ERRORS, SPANS, composition_power=power, composition_huber=0.1)
+    expected = sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2
+    np.testing.assert_allclose(rounded, expected, rtol=1e-5)
 
 
 def test_the_default_composition_error_is_the_plain_square():
-    condition, output = two_rows()
-    assert composition_loss(condition, output, Objective()) == condition.squares(output).mean()
+    assert composition_of(ERRORS, SPANS) == jnp.square(ERRORS).mean()
 
 
 @pytest.mark.parametrize("preconditioned", [True, False])
 def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
     net, (action, noise, none, time_key, _) = network(), draws(64)
-    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
-    objective = Objective(preconditioned=preconditioned, power=2.0)
-    condition = composition_condition(net, net, action, noise, (r, m, t), none, objective)
-    output = net(*condition.query)
-    span = jnp.maximum(t - r, 0.01)[:, None]
-    expected = jnp.square((condition.scale[:, None] * output - condition.target) / span).mean()
-    found = composition_loss(condition, output, objective)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    r, m, t = times = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
+    a_t, span = noisy_action(action, noise, t), jnp.maximum(t - r, 0.01)[:, None]
+    composed = flow_map(net, a_t, m, t, none, preconditioned)
+    composed = flow_map(net, composed, r, m, none, preconditioned)
+    error = flow_map(net, a_t, r, t, none, preconditioned) - composed
+    found = composition(
+        net, action, noise, times, none, preconditioned=preconditioned, composition_power=2.0
+    )
+    np.testing.assert_allclose(found, jnp.square(error / span).mean(), rtol=1e-3)
 
 
 def test_the_weight_of_the_composition_loss_counts_beside_lambda():
     net, action, key = network(), draws(64)[0], jax.random.key(4)
-    value, parts, _ = bootstrap(net, action, jnp.zeros((64, 0)), key, Objective(0.3, weight=4.0))
+    config = Config(boundary_ratio=0.3, composition_weight=4.0)
+    value, parts, _ = behavior_loss(net, action, jnp.zeros((64, 0)), key, config)
     expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
     np.testing.assert_allclose(value, expected, rtol=1e-6)
 
@@ -209,21 +217,20 @@ def test_the_weight_of_the_composition_loss_counts_beside_lambda():
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
     action, noise, none, time_key, _ = draws(64)
     times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
+    a_t = noisy_action(action, noise, times[2])
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
         free, bounded = (
-            composition_condition(net, net, action, noise, times, none, Objective(bound=bound))
+            composed_displacement(net, net, a_t, times, none, Config(composition_bound=bound))
             for bound in (0.0, 6.0)
         )
-        assert (free.target != bounded.target).any() == cut
-        a_r = bounded.query.x - bounded.target
-        assert jnp.abs(a_r).max() <= 6.0 + 1e-3
-        assert (bounded.query.x == free.query.x).all()
+        assert (free != bounded).any() == cut
+        assert jnp.abs(a_t - bounded).max() <= 6.0 + 1e-3
 
 
 @pytest.mark.parametrize(("bound", "grows"), [(0.0, True), (6.0, False)])
 def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(bound, grows):
     # without preconditioning, where the paper has its collapse
-    objective = Objective(preconditioned=False, bound=bound)
+    config = Config(preconditioned=False, composition_bound=bound)
 
     @jax.jit
     def step(state, key):
@@ -231,7 +238,7 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
         action = jax.random.uniform(data_key, (256, 2), minval=-1.0)
 
         def loss(net):
-            return bootstrap(net, action, jnp.zeros((256, 0)), loss_key, objective)[:2]
+            return behavior_loss(net, action, jnp.zeros((256, 0)), loss_key, config)[:2]
 
         state, _, parts = descend(state, loss, 1e-3)
         return state, parts["composition_loss"]
@@ -248,8 +255,8 @@ def test_boundary_loss_without_preconditioning_scales_its_target():
     action, noise, none, *_ = draws(64)
     r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
     plain, scaled = (
-        boundary_condition(action, noise, r, t, none, preconditioned).error(zero)
-        for preconditioned in (True, False)
+        boundary_loss(action, noise, r, t, none, Config(preconditioned=kind)).alone(zero)
+        for kind in (True, False)
     )
     np.testing.assert_allclose(scaled, 0.01 * plain, rtol=1e-4)
 
@@ -258,7 +265,8 @@ def mixed_loss(net, key, ratio, mixing):
     """The loss on a fresh batch: the estimates agree over data and noise together."""
     data_key, loss_key = jax.random.split(key)
     action = MU + S * jax.random.normal(data_key, (32, 2))
-    return bootstrap(net, action, jnp.zeros((32, 0)), loss_key, Objective(ratio, mixing))[0]
+    config = Config(boundary_ratio=ratio, mixing=mixing)
+    return behavior_loss(net, action, jnp.zeros((32, 0)), loss_key, config)[0]
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0])
@@ -284,29 +292,6 @@ def test_three_mixings_agree_in_expectation(ratio):
         z = np.abs(found[mixing][0] - mean) / (np.hypot(found[mixing][1], error) + 1e-9)
         assert np.quantile(z, 0.9) < 2.5  # nine tenths of standard normals lie below 1.64
         assert z.max() < 6.0
-
-
-@pytest.mark.parametrize("mixing", ["split", "both"])
-def test_embedding_each_time_once_changes_nothing(mixing):
-    """Against the same network behind a function, which embeds the times of every row of every call."""
-    key = jax.random.key(0)
-    network = EmbeddedVelocity(key, 3, 2, 16, 2, 100)
-    action, noise = jax.random.normal(key, (9, 2)), jax.random.normal(jax.random.key(1), (9, 2))
-    observation = jax.random.normal(jax.random.key(2), (9, 3))
-
-    def loss(network, seen_through):
-        velocity = seen_through(network)
-        span = full_span(noise, observation)
-        objective = Objective(0.3, mixing)
-        value, parts, (answer,) = bootstrap(velocity, action, observation, key, objective, span)
-        return value + jnp.square(answer).mean(), (parts, answer)
-
-    found, wanted = (
-        eqx.filter_value_and_grad(loss, has_aux=True)(network, seen_through)
-        for seen_through in (lambda net: net, lambda net: lambda *call: net(*call))
-    )
-    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_split_has_less_variance_than_update():
@@ -386,7 +371,7 @@ def test_a_trained_map_matches_the_closed_form():
             action = MU + S * jax.random.normal(data_key, (256, 2))
 
             def loss(net):
-                return bootstrap(net, action, jnp.zeros((256, 0)), loss_key, Objective())[:2]
+                return behavior_loss(net, action, jnp.zeros((256, 0)), loss_key, Config())[:2]
 
             return descend(state, loss, learning_rate(3e-3, "cosine", k, 4000))[:2]
 
@@ -417,7 +402,8 @@ def test_queries_are_answered_alike_together_and_apart():
         )  # away from zeros
 
         def answers(net, x=x, s=s):
-            return ask(net, full_span(x, s), Query(x, *times, s), full_span(-x, s))
+            queries = full_span(x, s), Query(x, *times, s), full_span(-x, s)
+            return together(net, *(Question(query, lambda v: v) for query in queries))
 
         def one_by_one(net, x=x, s=s):
             zero, one = jnp.zeros(6), jnp.ones(6)

@@ -10,7 +10,7 @@ from bfq.agents import ofql as module
 from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.few_steps import average_velocity, interval_times, logit_normal, meanflow_loss
-from bfq.flow.maps import boundary_condition
+from bfq.flow.maps import matching_loss
 from bfq.nets.velocity import EmbeddedVelocity
 from bfq.run import Member
 from bfq.training.population import create_population, initial_states, pack
@@ -103,7 +103,7 @@ def test_where_r_is_t_the_loss_is_flow_matching():
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, (n, 2))
     r, t = interval_times(time_key, n, 1.0, "uniform")
-    expected = boundary_condition(action, noise, t, t, s).error(net)
+    expected = matching_loss(net, action, noise, t, s)
     np.testing.assert_array_equal(r, t)
     np.testing.assert_allclose(
         meanflow_loss(net, action, s, key, 1.0, "uniform"), expected, rtol=1e-5
@@ -258,7 +258,7 @@ def test_acting_uses_ema_or_online_and_its_temperature():
 def test_bad_values_are_refused():
     for values, words in [
         ({"flow_ratio": 1.5}, "flow_ratio"),
-        ({"time_rule": "uniformly"}, "did you mean 'uniform'"),
+        ({"time_rule": "uniformly"}, "one of logit_normal, uniform"),
         ({"architecture": "residual", "width": 15}, "even width"),
     ]:
         with pytest.raises(BadInput, match=words):

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bfq.agents import bfq
 from bfq.agents.learning import Step
 from bfq.flow import few_steps
 from bfq.flow.diffusion import SCHEDULES, Schedule, action_predictor, denoise, noise_loss
-from bfq.flow.maps import Objective, Velocity, bootstrap, boundary_condition, one_step
+from bfq.flow.maps import Velocity, matching_loss, one_step
 from bfq.flow.matching import euler
 
 HALVED = 0.5  # diffusion expects data within ±1 with a deviation of ½; the board has 1.7 and 1
@@ -72,7 +73,7 @@ def flow_matching_loss(
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, points.shape)
     t = jax.random.uniform(time_key, (len(points),))
-    return boundary_condition(points, noise, t, t, unconditional(points)).error(velocity)
+    return matching_loss(velocity, points, noise, t, unconditional(points))
 
 
 def sample_flow(
@@ -86,8 +87,9 @@ def flow_map_loss(
     velocity: Velocity, points: Points, key: PRNGKeyArray, step: Step, settings: Settings
 ) -> Float[Array, ""]:
     """L_BC = (1 − λ) L_comp + λ L_bnd."""
-    objective = Objective(settings.boundary_ratio, settings.mixing, settings.time_rule)
-    loss, _, _ = bootstrap(velocity, points, unconditional(points), key, objective)
+    choices = {name: getattr(settings, name) for name in ("boundary_ratio", "mixing", "time_rule")}
+    config = bfq.Config(**choices)
+    loss, _, _ = bfq.behavior_loss(velocity, points, unconditional(points), key, config)
     return loss
 
 

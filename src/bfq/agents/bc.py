@@ -30,7 +30,7 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate
-from bfq.flow.maps import boundary_condition
+from bfq.flow.maps import matching_loss
 from bfq.flow.matching import euler
 from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import MLP
@@ -96,11 +96,11 @@ def deterministic_loss(policy: Deterministic, batch: Batch) -> Float[Array, ""]:
 
 
 def flow_loss(policy: ActionNetwork, batch: Batch, key: Key) -> Float[Array, ""]:
-    """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²: the boundary loss at r = t."""
+    """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     t = jax.random.uniform(time_key, batch.rewards.shape)
-    return boundary_condition(batch.actions, noise, t, t, batch.observations).error(policy)
+    return matching_loss(policy, batch.actions, noise, t, batch.observations)
 
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:

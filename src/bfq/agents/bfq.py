@@ -18,10 +18,12 @@
 Where the paper leaves a choice open, a hyperparameter selects it; docs/method.md lists them.
 """
 
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from bfq.agents import (
     Acting,
@@ -38,9 +40,26 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.actor_critic import State
-from bfq.flow.maps import Objective, bootstrap, full_span, one_step
+from bfq.flow.maps import (
+    COMPOSITION_TIMES,
+    Query,
+    Question,
+    Velocity,
+    boundary_times,
+    conditional_velocity,
+    flow_map,
+    full_span,
+    noisy_action,
+    one_step,
+    share_times,
+    together,
+    with_full_spans,
+)
 from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import Critics
+
+Times = Float[Array, " b"]
+SHORTEST = 0.01  # spans below it count as this long where squares are divided by a span
 
 
 @fields.hyperparameters
@@ -113,15 +132,11 @@ def init(key: Key, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: ActionNetwork,
-    observations: Observations,
-    key: Key,
-    config: Config,
-    temperature: float = 1.0,
+    policy: ActionNetwork, s: Observations, key: Key, config: Config, temperature: float = 1.0
 ) -> Actions:
     """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
-    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
-    return jnp.clip(one_step(policy, noise, observations, config.preconditioned), -1.0, 1.0)
+    noise = temperature * jax.random.normal(key, (len(s), policy.action_dim))
+    return jnp.clip(one_step(policy, noise, s, config.preconditioned), -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
@@ -132,39 +147,110 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
     return actor_critic.fit_critics(critics, batch, target)
 
 
-def objective(config: Config) -> Objective:
-    """The choices in L_BC."""
-    return Objective(
-        boundary_ratio=config.boundary_ratio,
-        mixing=config.mixing,
-        time_rule=config.time_rule,
-        max_offset=config.max_offset,
-        preconditioned=config.preconditioned,
-        full_span_share=config.full_span_share,
-        bound=config.composition_bound,
-        power=config.composition_power,
-        weight=config.composition_weight,
-        huber=config.composition_huber,
+def boundary_loss(
+    action: Actions, noise: Actions, r: Times, t: Times, s: Observations, config: Config
+) -> Question:
+    """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖², with r within Δ_max of t."""
+    target = conditional_velocity(action, noise)
+    target = target if config.preconditioned else (t - r)[:, None] * target
+    query = Query(noisy_action(action, noise, t), r, t, s)
+    return Question(query, lambda v: jnp.square(v - target).mean())
+
+
+def composition_loss(
+    a_t: Actions, target: Actions, r: Times, t: Times, s: Observations, config: Config
+) -> Question:
+    """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖², as displacements from a_t."""
+
+    def loss(v: Actions) -> Float[Array, ""]:
+        error = ((t - r)[:, None] * v if config.preconditioned else v) - target
+        scale = jnp.maximum(t - r, SHORTEST) ** config.composition_power
+        squares, c = jnp.square(error) / scale[:, None], config.composition_huber
+        return (jnp.sqrt(squares.mean(-1) + c**2) - c).mean() if c else squares.mean()
+
+    return Question(Query(a_t, r, t, s), loss)
+
+
+def composed_displacement(
+    late: Velocity,
+    early: Velocity,
+    a_t: Actions,
+    times: tuple[Times, Times, Times],
+    s: Observations,
+    config: Config,
+) -> Actions:
+    """sg (a_t − π_θ(π_θ(a_t, m, t; s), r, m; s)), with `late` over (m, t) and `early` over (r, m).
+
+    A bound on the composed states keeps a target that the network makes from growing with the network.
+    """
+    (r, m, t), bound = times, config.composition_bound
+    limit = partial(jnp.clip, min=-bound, max=bound) if bound else lambda a: a
+    a_m = limit(flow_map(late, a_t, m, t, s, config.preconditioned))
+    a_r = limit(flow_map(early, a_m, r, m, s, config.preconditioned))
+    return jax.lax.stop_gradient(a_t - a_r)
+
+
+def behavior_loss(
+    policy: Any, action: Actions, s: Observations, key: Key, config: Config, *others: Question
+) -> tuple[Float[Array, ""], Metrics, list[Any]]:
+    """L_BC = λ L_bnd + (1 − λ) w L_comp, its two parts, and the results of `others`, from one network call.
+
+    L_BC is estimated in one of three ways with the same expectation:
+
+    - "split": half of the batch estimates L_bnd, the other half L_comp, weighted λ and 1 − λ. At the
+      paper's λ = ½ each sample counts the same. The shapes do not depend on λ, so members may differ in it.
+    - "update": as the paper has it, ξ ~ Bernoulli(λ) once per update chooses the loss of the whole batch.
+    - "both": both losses on the whole batch.
+    """
+    noise_key, boundary_key, composition_key, span_key, xi_key = jax.random.split(key, 5)
+    noise, half = jax.random.normal(noise_key, action.shape), len(action) // 2
+    split = config.mixing == "split"
+    one, two = (slice(half), slice(half, None)) if split else (slice(None), slice(None))
+
+    near = boundary_times(boundary_key, len(action[one]), config.max_offset)
+    draw = COMPOSITION_TIMES[config.time_rule]
+    spans = draw(composition_key, len(action[two]), config.max_offset)
+    r, m, t = spans = with_full_spans(span_key, spans, config.full_span_share)
+    late, early, velocity = share_times(policy, near, spans, [each.query for each in others])
+    a_t = noisy_action(action[two], noise[two], t)
+    target = composed_displacement(late, early, a_t, spans, s[two], config)
+    boundary, composition, *rest = together(
+        velocity,
+        boundary_loss(action[one], noise[one], *near, s[one], config),
+        composition_loss(a_t, target, r, t, s[two], config),
+        *others,
     )
+    weight: Any = config.boundary_ratio
+    if config.mixing == "update":
+        weight = jax.random.bernoulli(xi_key, weight).astype(action.dtype)
+    loss = weight * boundary + (1.0 - weight) * (config.composition_weight * composition)
+    return loss, {"boundary_loss": boundary, "composition_loss": composition}, rest
 
 
-def policy_loss(
-    policy: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
-) -> Loss:
+def guidance(
+    critics: Critics, noise: Actions, s: Observations, key: Key, config: Config
+) -> Question:
+    """E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, Q_φ(s, a^π), and E relu(|a^π| − 1) before clipping."""
+
+    def result(displacement: Actions) -> tuple[Array, Array, Array]:
+        proposed = noise - displacement
+        actions = jnp.clip(proposed, -1.0, 1.0)
+        value, q = learning.guidance(critics, s, actions, key, config.guidance)
+        return value, q, jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
+
+    return Question(full_span(noise, s), result)
+
+
+def policy_loss(policy: Any, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
     """L(θ) = L_BC(θ) − η E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, varied by `squares` and `guidance`."""
     bc_key, action_key, critic_key = jax.random.split(key, 3)
-    noise = jax.random.normal(action_key, batch.actions.shape)
-    # One call for both parts of L_BC and for a^π; over (0, 1) the answer is the displacement itself.
-    acting = full_span(noise, batch.observations)
-    bc_loss, parts, (answer,) = bootstrap(
-        policy, batch.actions, batch.observations, bc_key, objective(config), acting
-    )
-    proposed = noise - answer
-    actions = jnp.clip(proposed, -1.0, 1.0)
-    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
-    loss = (policy.action_dim if config.squares == "sum" else 1) * bc_loss - config.eta * value
+    action, s = batch.actions, batch.observations
+    guide = guidance(critics, jax.random.normal(action_key, action.shape), s, critic_key, config)
+    bc_loss, parts, results = behavior_loss(policy, action, s, bc_key, config, guide)
+    value, q, outside = results[0]
+    loss = (action.shape[-1] if config.squares == "sum" else 1) * bc_loss - config.eta * value
     if config.bound_penalty:
-        loss += config.bound_penalty * jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
+        loss += config.bound_penalty * outside
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
 
 
