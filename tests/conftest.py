@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from html.parser import HTMLParser
 
 # Tests compile many small programs: compiling less thoroughly makes them several times faster, and what one
 # process has compiled another need not compile again (workers and commands inherit these variables).
@@ -49,3 +50,40 @@ def forget_programs():
     """A file's compiled programs go with it; all files' together would fill gigabytes."""
     yield
     jax.clear_caches()
+
+
+class Page(HTMLParser):
+    """A page's elements and text; every element must be closed, and nothing loaded from elsewhere."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.elements, self.text = [], [], ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        assert page.startswith("<!doctype html>")
+        assert not any(word in page for word in ("url(", "@import"))
+        for name, attributes in self.elements:
+            assert name not in ("script", "link", "iframe", "object")
+            assert not any(key.startswith("on") for key in attributes)
+            for key in ("src", "href", "srcset"):
+                assert (attributes.get(key) or "#").startswith(("#", "data:image/png;base64,"))
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.open += [] if tag in ("meta", "img") else [tag]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+    def count(self, tag):
+        return [name for name, _ in self.elements].count(tag)
+
+
+@pytest.fixture(scope="session")
+def parse_page():
+    """Parse and check an HTML page."""
+    return Page

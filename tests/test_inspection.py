@@ -4,7 +4,6 @@ import io
 import json
 import tracemalloc
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -77,32 +76,6 @@ def cut_small(monkeypatch, rows: int):
     monkeypatch.setattr(chunks, "__defaults__", (rows,))
 
 
-class Page(HTMLParser):
-    """A page's elements and text; it must close every element and load nothing."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(page)
-        assert self.open == []
-        for name, attributes in self.elements:
-            assert name not in ("script", "link", "iframe")
-            assert (attributes.get("src") or "data:").startswith("data:")
-            assert "href" not in attributes
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
-        self.elements.append((tag, dict(attrs)))
-        self.open += [] if tag in ("meta", "img") else [tag]
-
-    def handle_endtag(self, tag: str):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str):
-        self.text += data
-
-
 # Facts
 
 
@@ -137,12 +110,12 @@ def test_everything_about_three_small_episodes(tiny):
     assert rows["distinct rewards"].startswith("-1 (16.7%), 0 (33.3%)")
 
 
-def test_facts_are_json_even_of_one_row_in_which_nothing_varies():
+def test_facts_are_json_even_of_one_row_in_which_nothing_varies(parse_page):
     facts = inspect(dataset([[1.0]], [[0.0]], [0.0]))
     json.dumps(facts, allow_nan=False)
     assert facts["coverage"]["plane"] is None
     assert facts["consistency"]["equal"] is None
-    Page(data_page(facts, None))
+    parse_page(data_page(facts, None))
 
 
 def test_facts_do_not_depend_on_how_rows_are_cut(monkeypatch):
@@ -430,10 +403,10 @@ def test_genuine_d4rl_files_move_nearly_as_todays_simulators(file, simulator, cl
 # The page
 
 
-def test_the_page_shows_everything_and_needs_nothing_else(cheetah):
+def test_the_page_shows_everything_and_needs_nothing_else(cheetah, parse_page):
     facts = json.loads(json.dumps(inspect(replace(cheetah, notes=("A note.",)))))  # as from a file
     replayed = json.loads(json.dumps(replay(cheetah, "HalfCheetah-v4", rows=20)))
-    page = Page(data_page(facts, replayed))
+    page = parse_page(data_page(facts, replayed))
     for words in ("tiny", "A note.", "Returns", "Action 5", "moves as the data did", "sha256"):
         assert words in page.text
     names = [name for name, _ in page.elements]
@@ -441,31 +414,33 @@ def test_the_page_shows_everything_and_needs_nothing_else(cheetah):
     assert names.count("img") == 1
 
 
-def test_bars_are_as_tall_as_their_counts_and_as_wide_as_their_shares(tiny):
-    page = Page(data_page(inspect(cloud(2000)), None))
+def test_bars_are_as_tall_as_their_counts_and_as_wide_as_their_shares(tiny, parse_page):
+    page = parse_page(data_page(inspect(cloud(2000)), None))
     heights = [float(at["height"] or 0) for name, at in page.elements if name == "rect"]
     assert max(heights) == 100
     titles = page.text.count(" from ")
     assert titles >= len(heights)
     assert "40 from 50 to 50" in page.text  # 40 episodes of 50 rows
-    page = Page(data_page(inspect(tiny), None))
+    page = parse_page(data_page(inspect(tiny), None))
     widths = [at["style"] for _, at in page.elements if at.get("class") == "share"]
     assert widths == [f"width: {100 * rows / 6:.2f}%" for rows in (1, 2, 1, 1, 1)]
 
 
-def test_many_dimensions_are_cut_short_and_said_so():
+def test_many_dimensions_are_cut_short_and_said_so(parse_page):
     rng = np.random.default_rng(0)
     wide = dataset(rng.normal(size=(30, 210)), rng.uniform(-1, 1, (30, 25)), rng.normal(size=30))
-    page = Page(data_page(inspect(wide), None))
+    page = parse_page(data_page(inspect(wide), None))
     assert "Action 23" in page.text
     assert "Action 24" not in page.text
     assert "1 more dimension not drawn." in page.text
     assert "10 more dimensions not listed." in page.text
 
 
-def test_hostile_text_in_data_stays_text(tiny):
+def test_hostile_text_in_data_stays_text(tiny, parse_page):
     hostile = replace(tiny, name=HOSTILE, source=HOSTILE + "\ud800", notes=(HOSTILE,))
     text = data_page(inspect(hostile), None)
     assert "<script" not in text
     text.encode()
-    assert Page(text).text.count(HOSTILE) == 4  # the title, the heading, the source and the note
+    assert (
+        parse_page(text).text.count(HOSTILE) == 4
+    )  # the title, the heading, the source and the note

@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,33 +15,11 @@ from rich.console import Console
 import bfq
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.reports import describe_acting, read_finished, score_name
+from bfq.reports import describe_acting, figures, read_finished, report, score_name, tables
 from bfq.reports.drawing import spread_labels
-from bfq.reports.figures import (
-    curve_caption,
-    curve_panels,
-    draw_curve_panel,
-    learning_curves,
-    losses,
-    method_names,
-    score_caption,
-    score_figure,
-    score_limits,
-    share_panel,
-)
-from bfq.reports.report import (
-    as_record,
-    comparison,
-    describe_reward,
-    describe_successes,
-    list_hyperparameters,
-    report_page,
-    write_report,
-)
+from bfq.reports.report import report_page, write_report
 from bfq.reports.statistics import number_text, value_text
 from bfq.reports.tables import (
-    aggregates,
-    is_comparison,
     markdown_comparison,
     rich_standings,
     rich_table,
@@ -148,37 +125,6 @@ def change_record(folder, **changes):
     path = folder / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     return folder
-
-
-class Page(HTMLParser):
-    """A page's elements and text; every element must be closed, and nothing loaded from elsewhere."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.elements, self.text = [], [], ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
-        assert page.startswith("<!doctype html>")
-        assert not any(word in page for word in ("url(", "@import"))
-        for name, attributes in self.elements:
-            assert name not in ("script", "link", "iframe", "object")
-            assert not any(key.startswith("on") for key in attributes)
-            for key in ("src", "href", "srcset"):
-                assert (attributes.get(key) or "#").startswith(("#", "data:image/png;base64,"))
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        self.open += [] if tag in ("meta", "img") else [tag]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-    def count(self, tag):
-        return [name for name, _ in self.elements].count(tag)
 
 
 def in_terminal(*tables, width=80):
@@ -306,7 +252,7 @@ def test_rows_are_data_baselines_agent(read):
     rows = [(row.kind, row.agent, row.seeds) for row in table.rows]
     assert rows == [("data", "data", None), ("baseline", "bc", 6), ("agent", "bfq", 6)]
     assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes per seed, last checkpoint"
-    data, bc, agent = map(as_record, table.rows)
+    data, bc, agent = map(report.as_record, table.rows)
     assert data["return"]["mean"] == -700.0
     assert agent["normalized"]["mean"] == pytest.approx(np.mean([94, 97, 95.5, 98, 96, 96.5]))
     assert bc["train_seconds"] == 21.0
@@ -332,7 +278,7 @@ def test_one_seed_has_no_spread_and_no_reference_no_normalized_score(read):
     assert "96.0" in text
     assert not {"±", "["} & set(text)
     run = read("plain", normalized=False, data=DATA | {"normalized_mean": None})
-    assert all(row["normalized"] is None for row in map(as_record, score_table(run).rows))
+    assert all(row["normalized"] is None for row in map(report.as_record, score_table(run).rows))
     assert "–" in in_terminal(rich_table(run))
 
 
@@ -367,15 +313,15 @@ def test_methods_are_aggregated_over_tasks(read):
         read("one", task="one", baseline=True),
         read("two", (80.0, 82.0, 84.0), task="two", baseline=True),
     ]
-    methods = aggregates(runs)
+    methods = tables.aggregates(runs)
     assert [(each.name, each.tasks) for each in methods] == [
         ("Bootstrapped Flow Q-Learning", 2),
         ("Behavior cloning", 2),
     ]
     for _, _, (value, (low, high)) in methods:
         assert low < value < high
-    assert aggregates(runs[:1]) == []
-    assert [row.task for row in comparison(runs)] == ["one"] * 3 + ["two"] * 3
+    assert tables.aggregates(runs[:1]) == []
+    assert [row.task for row in report.comparison(runs)] == ["one"] * 3 + ["two"] * 3
 
 
 def test_methods_are_sorted_best_first_below_the_data(many):
@@ -417,7 +363,7 @@ def test_one_method_without_normalized_scores_sorts_all_by_return(many, read):
     plain = read("plain", (99.0, 98.0), normalized=False, agent="x")
     (table,) = standings([*many(), plain])
     assert (table.unit, table.methods[0].run) == ("return", plain)
-    assert is_png(score_figure([plain]))
+    assert is_png(figures.score_figure([plain]))
 
 
 def test_markdown_has_ways_of_acting_and_several_tasks_where_they_differ(many, read):
@@ -478,26 +424,26 @@ def test_acting_in_few_words(read, protocol, words):
         ),
     ],
 )
-def test_the_evaluation_in_sentences(read, protocol, ignores, words):
-    text = Page(report_page([read(protocol=PROTOCOL | protocol, ignores=ignores)])).text
+def test_the_evaluation_in_sentences(read, protocol, ignores, words, parse_page):
+    text = parse_page(report_page([read(protocol=PROTOCOL | protocol, ignores=ignores)])).text
     text = " ".join(text.split())
     for each in words:
         assert each in text
 
 
-def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
+def test_success_rates_have_their_own_unit_and_wilsons_interval(read, parse_page):
     counting = read("counting", (90.0,), reference=SUCCESS)
     plain = read("plain", (90.0,))
     assert score_name("normalized", [counting]) == "success in %"
     assert score_name("normalized", [counting, plain]) == "normalized score"
     assert score_name("return", [counting]) == "return"
-    (sentence,) = describe_successes(counting)
+    (sentence,) = report.describe_successes(counting)
     assert sentence == "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)."
-    assert sentence in Page(report_page([counting])).text
-    assert list(describe_successes(plain)) == []
-    assert "A normalized score of 0 is a return of −1200" in Page(report_page([plain])).text
+    assert sentence in parse_page(report_page([counting])).text
+    assert list(report.describe_successes(plain)) == []
+    assert "A normalized score of 0 is a return of −1200" in parse_page(report_page([plain])).text
     sweep = read("s", (90.0, 100.0), reference=SUCCESS, etas=(0.1, 1.1))
-    found = [sentence.partition(" succeeded")[0] for sentence in describe_successes(sweep)]
+    found = [sentence.partition(" succeeded")[0] for sentence in report.describe_successes(sweep)]
     assert found == ["With eta=0.1, 38 of 40 episodes", "With eta=1.1, 26 of 40 episodes"]
 
 
@@ -512,7 +458,7 @@ def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
     ],
 )
 def test_transforms_of_rewards_as_formulas(reward, words):
-    assert describe_reward(RewardTransform(*reward)) == words
+    assert report.describe_reward(RewardTransform(*reward)) == words
 
 
 # Figures
@@ -520,30 +466,30 @@ def test_transforms_of_rewards_as_formulas(reward, words):
 
 def test_runs_that_differ_only_in_the_agent_share_a_panel(many):
     runs = many(8)
-    (panel,) = curve_panels(runs)
-    assert share_panel(runs)
+    (panel,) = figures.curve_panels(runs)
+    assert figures.share_panel(runs)
     assert panel.crowded
     assert [curve.name for curve in panel.curves[-2:]] == ["Method number 6", "Method number 7"]
     assert len({curve.color for curve in panel.curves}) == 8
-    assert is_png(learning_curves(*runs))
-    assert is_png(score_figure(runs))
-    assert "Shaded" not in curve_caption(*runs)  # too many for bands
+    assert is_png(figures.learning_curves(*runs))
+    assert is_png(figures.score_figure(runs))
+    assert "Shaded" not in figures.curve_caption(*runs)  # too many for bands
 
 
 def test_sweeps_and_repeated_agents_have_a_panel_per_run(many, read):
     runs = many(2)
     sweep = read("sweep", (50.0,), etas=(0.1, 0.2))
-    assert len(curve_panels([*runs, sweep])) == 3
-    assert len(curve_panels([runs[0], runs[0]])) == 1  # the same folder twice
-    assert len(curve_panels([runs[0], read("again", agent="agent0")])) == 2
-    assert is_png(score_figure([*runs, sweep]))
+    assert len(figures.curve_panels([*runs, sweep])) == 3
+    assert len(figures.curve_panels([runs[0], runs[0]])) == 1  # the same folder twice
+    assert len(figures.curve_panels([runs[0], read("again", agent="agent0")])) == 2
+    assert is_png(figures.score_figure([*runs, sweep]))
 
 
 def test_runs_of_one_agent_and_task_are_named_after_their_folders(read):
     names = ("critic=plain", "critic=clean_diffuser")
     runs = [read(name, (50.0, 60.0), etas=(0.1, 0.2)) for name in names]
     other = read("elsewhere", (50.0,), etas=(0.1, 0.2), task="elsewhere")
-    assert [panel.title for panel in curve_panels([*runs, other])] == [
+    assert [panel.title for panel in figures.curve_panels([*runs, other])] == [
         "pendulum-mixed · bfq · critic=plain",
         "pendulum-mixed · bfq · critic=clean_diffuser",
         "elsewhere · Bootstrapped Flow Q-Learning",
@@ -559,16 +505,16 @@ def test_runs_of_one_agent_and_task_are_named_after_their_folders(read):
 def test_wide_intervals_do_not_set_the_scale(read):
     run = read("wide", (40.0, 60.0))
     (table,) = standings([run])
-    low, high = score_limits(table)
+    low, high = figures.score_limits(table)
     assert 30.0 < low < 40.0 < 60.0 < high < 70.0  # the interval itself reaches from −77 to 177
 
 
 @pytest.mark.parametrize("successes", [True, False])
 def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes):
     reference = {"reference": SUCCESS} if successes else {}
-    (panel,) = curve_panels([read(scores=(60.0, 99.0), **reference)])
+    (panel,) = figures.curve_panels([read(scores=(60.0, 99.0), **reference)])
     axes = Figure().add_subplot()
-    draw_curve_panel(axes, panel)
+    figures.draw_curve_panel(axes, panel)
     values = panel.curves[0].series.values
     low, high = axes.get_ylim()
     assert values.min() - 10.0 < low < values.min()
@@ -581,20 +527,22 @@ def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes)
 
 def test_captions_mention_only_what_is_drawn(read):
     run = read("several")
-    assert all(word in curve_caption(run) for word in ("mean", "Shaded", "Faint", "Dashed"))
-    assert all(word in score_caption([run]) for word in ("interval", "Small dots", "Dashed"))
+    assert all(word in figures.curve_caption(run) for word in ("mean", "Shaded", "Faint", "Dashed"))
+    assert all(
+        word in figures.score_caption([run]) for word in ("interval", "Small dots", "Dashed")
+    )
     data = DATA | {"normalized_mean": None, "return_mean": None}
     single = read("single", (90.0,), data=data)
-    assert curve_caption(single) == "Line: one seed, along training."
-    assert score_caption([single]) == "Dot: one seed."
+    assert figures.curve_caption(single) == "Line: one seed, along training."
+    assert figures.score_caption([single]) == "Dot: one seed."
 
 
 def test_long_names_shorten_all_settings_of_their_agent(read):
     runs = [read(name, (90.0 + k, 91.0 + k)) for k, name in enumerate(("pend", "pend200"))]
     other = read("other", agent="bc", title="Behavior cloning")
-    names = method_names(standings([*runs, other]))
+    names = figures.method_names(standings([*runs, other]))
     assert set(names.values()) == {"bfq pend", "bfq pend200", "Behavior cloning"}
-    names = method_names(standings([runs[0], other]))
+    names = figures.method_names(standings([runs[0], other]))
     assert set(names.values()) == {"Bootstrapped Flow Q-Learning", "Behavior cloning"}
 
 
@@ -604,9 +552,9 @@ def test_long_names_shorten_all_settings_of_their_agent(read):
 )
 def test_figures_are_png_and_repeat(read, changes):
     run = read(baseline=True, **changes)
-    assert is_png(losses(run))
-    assert is_png(learning_curves(run))
-    assert learning_curves(run) == learning_curves(run)
+    assert is_png(figures.losses(run))
+    assert is_png(figures.learning_curves(run))
+    assert figures.learning_curves(run) == figures.learning_curves(run)
 
 
 def test_figures_survive_absent_numbers(make_run):
@@ -618,8 +566,8 @@ def test_figures_survive_absent_numbers(make_run):
     rows[0]["metrics"] = {name: [None] * 6 for name in rows[0]["metrics"]}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = read_finished(folder)
-    assert is_png(learning_curves(run))
-    assert is_png(losses(run))
+    assert is_png(figures.learning_curves(run))
+    assert is_png(figures.losses(run))
 
 
 @pytest.mark.parametrize(
@@ -642,8 +590,8 @@ def test_labels_move_apart_as_little_as_possible(wanted, heights, places):
 # The page
 
 
-def test_the_page_shows_everything(read):
-    page = Page(report_page([read(baseline=True)]))
+def test_the_page_shows_everything(read, parse_page):
+    page = parse_page(report_page([read(baseline=True)]))
     for words in (
         "Bootstrapped Flow Q-Learning on pendulum-mixed",
         "Behavior cloning",
@@ -659,36 +607,43 @@ def test_the_page_shows_everything(read):
     assert page.count("img") == 2
 
 
-def test_hostile_text_stays_text(read):
+def test_hostile_text_stays_text(read, parse_page):
     changes = dict.fromkeys(("device", "command"), HOSTILE)
     changes |= {"data": DATA | {"source": HOSTILE}, "config": {HOSTILE: HOSTILE}}
     changes["reference"] = RECORD["reference"] | {"source": HOSTILE}
     page = report_page([read(versions={HOSTILE: HOSTILE}, **changes)])
     assert "<script" not in page
-    assert Page(page).text.count(HOSTILE) == 8
+    assert parse_page(page).text.count(HOSTILE) == 8
 
 
-def test_a_sweep_states_that_its_best_setting_was_chosen_by_score(read):
+def test_a_sweep_states_that_its_best_setting_was_chosen_by_score(read, parse_page):
     run = read(etas=(0.05, 0.1), scores=(90.0, 92.0))
-    assert "best of 2 settings, chosen by this score: eta=0.1" in Page(report_page([run])).text
-    assert list_hyperparameters(run)["eta"] == "0.05, 0.1"
+    assert (
+        "best of 2 settings, chosen by this score: eta=0.1" in parse_page(report_page([run])).text
+    )
+    assert report.list_hyperparameters(run)["eta"] == "0.05, 0.1"
 
 
-def test_poor_runs_have_a_page(make_run, tmp_path):
+def test_poor_runs_have_a_page(make_run, tmp_path, parse_page):
     """Without a reference, without a simulator, without metrics, without statistics of the data."""
     folder = make_run(scores=(96.0,), normalized=False)
-    assert "returns are not normalized" in Page(report_page([read_finished(folder)])).text
+    assert "returns are not normalized" in parse_page(report_page([read_finished(folder)])).text
     absent = ("return_mean", "return_std", "return_max", "normalized_mean", "sha256")
     change_record(folder, scores=None, data=DATA | dict.fromkeys(absent))
     (folder / "metrics.jsonl").write_text("")
     run = read_finished(folder)
-    pages = Page(report_page([run])).text, Page(report_page([run, run])).text
+    pages = parse_page(report_page([run])).text, parse_page(report_page([run, run])).text
     tables = in_terminal(rich_table(run)), in_terminal(*map(rich_standings, standings([run])))
     for text in (*pages, *tables, markdown_comparison([run])):
         assert "no simulator" in text
         for claim in ("per seed", "checkpoint", "best first", "over seeds, [95%", "± std"):
             assert claim not in text
-    assert learning_curves(run) is losses(run) is score_figure([run, run]) is None
+    assert (
+        figures.learning_curves(run)
+        is figures.losses(run)
+        is figures.score_figure([run, run])
+        is None
+    )
     written = write_report([folder], tmp_path / "out")
     assert written["files"] == [str(tmp_path / "out" / "report.html")]
 
@@ -713,13 +668,13 @@ def test_a_report_is_written_whole_and_lost_pictures_come_back(make_run, tmp_pat
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
 
 
-def test_several_runs_are_compared_on_one_page(make_run, tmp_path):
+def test_several_runs_are_compared_on_one_page(make_run, tmp_path, parse_page):
     folders = [
         make_run("one", task="one", baseline=True),
         make_run("two", (80.0, 82.0, 84.0), task="two", baseline=True),
     ]
     written = write_report(folders, tmp_path / "out")
-    page = Page((tmp_path / "out" / "report.html").read_text())
+    page = parse_page((tmp_path / "out" / "report.html").read_text())
     assert "2 runs compared" in page.text
     assert "Interquartile mean" in page.text
     anchors = {attributes.get("href") for name, attributes in page.elements if name == "a"}
@@ -731,21 +686,21 @@ def test_several_runs_are_compared_on_one_page(make_run, tmp_path):
     assert page.count("img") == 5  # two per run, and the scores of all
 
 
-def test_a_run_with_many_baselines_is_a_comparison(make_run, tmp_path):
+def test_a_run_with_many_baselines_is_a_comparison(make_run, tmp_path, parse_page):
     folder = make_run(baseline=True)
     for name in ("b", "c"):
         write_run(folder / "baselines" / name, [50.0] * 6, agent=name, title=name)
-    assert is_comparison([read_finished(folder)])
+    assert tables.is_comparison([read_finished(folder)])
     written = write_report([folder], tmp_path / "out")
     assert [Path(name).name for name in written["files"][2:]] == ["scores.png", "table.md"]
-    assert Page((tmp_path / "out" / "report.html").read_text()).count("img") == 3
+    assert parse_page((tmp_path / "out" / "report.html").read_text()).count("img") == 3
 
 
 @pytest.mark.parametrize("name", ["倒立摆 🤖", "$ $$"])
-def test_odd_names_do_not_stop_a_report(make_run, tmp_path, name):
+def test_odd_names_do_not_stop_a_report(make_run, tmp_path, name, parse_page):
     folder = make_run(**dict.fromkeys(("task", "title", "command"), name))
     write_report([folder], tmp_path / "out")
-    Page((tmp_path / "out" / "report.html").read_text())
+    parse_page((tmp_path / "out" / "report.html").read_text())
 
 
 def test_reports_refuse_places_they_cannot_write(make_run, tmp_path):
