@@ -103,18 +103,11 @@ def coverage(observations: npt.NDArray[Any], stats: ColumnStatistics) -> dict[st
     Constant columns are left out.
     """
     live = np.flatnonzero(stats.std > 0)
-    rows = evenly_spaced(
-        len(observations), int(np.clip(SAMPLE_NUMBERS // max(len(live), 1), *SAMPLE_ROWS))
-    )
     if not len(live):
-        return {
-            "varying": 0,
-            "effective_dimension": 0.0,
-            "plane": None,
-            "spacing": None,
-            "cells": 1,
-        }
-    mean, std = stats.mean[live], stats.std[live]
+        nothing = {"plane": None, "spacing": None, "cells": 1}
+        return {"varying": 0, "effective_dimension": 0.0, **nothing}
+    size = int(np.clip(SAMPLE_NUMBERS // len(live), *SAMPLE_ROWS))
+    rows, mean, std = evenly_spaced(len(observations), size), stats.mean[live], stats.std[live]
     sample = (np.asarray(observations[rows], np.float64)[:, live] - mean) / std
     variances, axes = principal(sample)
     nearest = spacing(sample[evenly_spaced(len(sample), NEIGHBORS)])
@@ -153,20 +146,14 @@ def plane(
 ) -> dict[str, Any]:  # fmt: skip
     """Counts of all rows on a grid over the first two principal axes, within the range of the sample."""
     shadow = sample @ axes.T
-    low, high = np.array(
-        [widened(*ends) for ends in zip(shadow.min(0), shadow.max(0), strict=True)]
-    ).T
+    ends = zip(shadow.min(0), shadow.max(0), strict=True)
+    low, high = np.array([widened(*pair) for pair in ends]).T
     counts = np.zeros(GRID * GRID, np.int64)
     for part in parts(observations):
         column, row = bin_index((part[:, live] - mean) / std @ axes.T, low, high, GRID).T
         counts += np.bincount(row * GRID + column, minlength=len(counts))
-    visited = float((counts > 0).mean())
-    return {
-        "counts": counts.reshape(GRID, GRID).tolist(),
-        "low": low.tolist(),
-        "high": high.tolist(),
-        "visited": visited,
-    }
+    grid, visited = counts.reshape(GRID, GRID).tolist(), float((counts > 0).mean())
+    return {"counts": grid, "low": low.tolist(), "high": high.tolist(), "visited": visited}
 
 
 def spacing(sample: Doubles) -> dict[str, float] | None:

@@ -7,7 +7,7 @@ observation up to float32 rounding.
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +26,6 @@ SLIGHT = 1e-3  # standard deviations of the reward that rounding cannot explain
 QUANTILES = {"median": 0.5, "q95": 0.95, "max": 1.0}
 
 
-class ReplayRows(NamedTuple):
-    """Rows to step from, the rows with the state before each, and the share that was skipped."""
-
-    rows: Rows
-    states: Rows
-    clipped: float
-
-
-class Errors(NamedTuple):
-    """The differences between the simulator and the log."""
-
-    observations: Doubles  # (rows, numbers compared)
-    rewards: Doubles  # (rows,)
-
-
 def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]:
     """Step `simulator` from states of the log and measure the errors of its steps.
 
@@ -52,30 +37,32 @@ def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]
             "D4RL's locomotion files, can be replayed."
         )
     when = stored_when(dataset)
-    chosen = chosen_rows(dataset, when, rows)
-    spread = np.asarray(dataset.observations[evenly_spaced(len(dataset), SAMPLE)], np.float64).std(
-        0
-    )
+    chosen, states, clipped = _choose_rows(dataset, when, rows)
+    sample = evenly_spaced(len(dataset), SAMPLE)
+    spread = np.asarray(dataset.observations[sample], np.float64).std(0)
     with open_replay(simulator) as environment:
-        one = _steps(environment, dataset, chosen)
+        errors, reward_errors = _steps(environment, dataset, chosen, states)
         drifts = [_drift(environment, dataset, *episode) for episode in _episodes(dataset, when)]
         warnings = len(environment.warnings)
-    spread = spread[: one.observations.shape[1]]
+    spread = spread[: errors.shape[1]]
+    live = spread > 0
+    dimensions = np.quantile(errors, list(QUANTILES.values()), axis=0).tolist()
     facts = {
         "simulator": simulator,
         "versions": {name: version(name) for name in ("gymnasium", "mujoco")},
         "stored": when,
-        "rows": len(chosen.rows),
-        "clipped": chosen.clipped,
+        "rows": len(chosen),
+        "clipped": clipped,
         "warnings": warnings,
         "compared": len(spread),
-        **_errors(one, spread, float(np.std(dataset.rewards[evenly_spaced(len(dataset), SAMPLE)]))),
+        "observation": _quantiles(errors),
+        "relative": _quantiles(errors[:, live] / spread[live]),
+        "reward": {"std": float(np.std(dataset.rewards[sample])), **_quantiles(reward_errors)},
+        "dimensions": {"std": spread.tolist(), **dict(zip(QUANTILES, dimensions, strict=True))},
         "drift": list(_drifts(drifts, spread)),
     }
-    return facts | {
-        "verdict": describe_agreement(facts),
-        "notes": list(_notes(facts, dataset.observation_dim)),
-    }
+    notes = list(_notes(facts, dataset.observation_dim))
+    return facts | {"verdict": describe_agreement(facts), "notes": notes}
 
 
 def replay_rows(replayed: dict[str, Any]) -> list[tuple[str, str]]:
@@ -86,10 +73,7 @@ def replay_rows(replayed: dict[str, Any]) -> list[tuple[str, str]]:
         ("verdict", replayed["verdict"]),
         ("step off by", f"{_quantile_text(replayed['relative'])} standard deviations"),
         ("reward off by", _quantile_text(replayed["reward"])),
-        (
-            "drift of episodes",
-            f"{', '.join(drifts)} steps" if drifts else "no episode is long enough",
-        ),
+        ("drift of episodes", f"{', '.join(drifts) or 'no episode is long enough, in'} steps"),
         *(("note", note) for note in replayed["notes"]),
     ]
 
@@ -114,20 +98,16 @@ def stored_when(dataset: Dataset) -> str:
     """
     inside = _inside(dataset)
     rows = inside[evenly_spaced(len(inside), 500)]
-    state = np.concatenate(
-        [np.asarray(dataset.infos[name][rows]).reshape(len(rows), -1) for name in STATE], 1
-    )
-    seen = []
+    columns = [np.asarray(dataset.infos[name][rows]).reshape(len(rows), -1) for name in STATE]
+    state, seen = np.concatenate(columns, 1)[:, :, None], []
     for shown in (dataset.observations, dataset.next_observations):
-        same = np.isclose(
-            state[:, :, None], np.asarray(shown[rows])[:, None, :], rtol=1e-5, atol=1e-6
-        )
+        same = np.isclose(state, np.asarray(shown[rows])[:, None, :], rtol=1e-5, atol=1e-6)
         seen.append(int((same.mean(0).max(1) > 0.9).sum()))
     return "unknown" if seen[0] == seen[1] else "before" if seen[0] > seen[1] else "after"
 
 
-def chosen_rows(dataset: Dataset, when: str, wanted: int) -> ReplayRows:
-    """Evenly spaced rows that do not end an episode and have a complete state.
+def _choose_rows(dataset: Dataset, when: str, wanted: int) -> tuple[Rows, Rows, float]:
+    """Evenly spaced rows with a complete state, the rows of these states, and the share left out.
 
     Some logs took velocities from observations that clip them (Hopper and Walker2d at ±10), so the true
     velocity is lost. A largest velocity shared by several rows is such a bound.
@@ -143,7 +123,7 @@ def chosen_rows(dataset: Dataset, when: str, wanted: int) -> ReplayRows:
     clipped = (speeds == speeds.max()).any(1)
     if clipped.sum() == 1 or clipped.all():
         clipped[:] = False  # a single fastest row, or a log at rest
-    return ReplayRows(rows[~clipped], states[~clipped], float(clipped.mean()))
+    return rows[~clipped], states[~clipped], float(clipped.mean())
 
 
 def _inside(dataset: Dataset) -> Rows:
@@ -166,13 +146,17 @@ def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, int, int]]:
         yield int(state[k]), int(first[k]), int(min(last[k], first[k] + max(HORIZONS)))
 
 
-def _steps(environment: ReplayEnvironment, dataset: Dataset, chosen: ReplayRows) -> Errors:
-    """One step from the state before every chosen row."""
-    errors = []
-    for row, state in zip(chosen.rows.tolist(), chosen.states.tolist(), strict=True):
+def _steps(
+    environment: ReplayEnvironment, dataset: Dataset, rows: Rows, states: Rows
+) -> tuple[Doubles, Doubles]:
+    """The errors of one step from the state before every row: observations and rewards."""
+    errors, reward_errors = [], []
+    for row, state in zip(rows.tolist(), states.tolist(), strict=True):
         environment.set_state(dataset.infos, state)
-        errors.append(_step(environment, dataset, row))
-    return Errors(np.stack([each[0] for each in errors]), np.array([each[1] for each in errors]))
+        error, reward_error = _step(environment, dataset, row)
+        errors.append(error)
+        reward_errors.append(reward_error)
+    return np.stack(errors), np.array(reward_errors)
 
 
 def _drift(
@@ -194,24 +178,9 @@ def _step(environment: ReplayEnvironment, dataset: Dataset, row: int) -> tuple[D
     return errors, abs(reward - float(dataset.rewards[row]))
 
 
-def _errors(one: Errors, spread: Doubles, reward_spread: float) -> dict[str, Any]:
-    live = spread > 0
-    dimensions = {
-        name: np.quantile(one.observations, at, axis=0).tolist() for name, at in QUANTILES.items()
-    }
-    return {
-        "observation": _quantiles(one.observations),
-        "relative": _quantiles(one.observations[:, live] / spread[live]),
-        "reward": {"std": reward_spread, **_quantiles(one.rewards)},
-        "dimensions": {"std": spread.tolist(), **dimensions},
-    }
-
-
 def _quantiles(values: Doubles) -> dict[str, float]:
-    return {
-        name: float(np.quantile(values, at)) if values.size else 0.0
-        for name, at in QUANTILES.items()
-    }
+    found = np.quantile(values, list(QUANTILES.values())).tolist() if values.size else [0.0] * 3
+    return dict(zip(QUANTILES, found, strict=True))
 
 
 def _drifts(drifts: list[Doubles], spread: Doubles) -> Iterator[dict[str, Any]]:
@@ -221,12 +190,8 @@ def _drifts(drifts: list[Doubles], spread: Doubles) -> Iterator[dict[str, Any]]:
         ends = [drift[steps - 1, live] / spread[live] for drift in drifts if len(drift) >= steps]
         if ends and live.any():
             drift = np.sqrt(np.square(ends).mean(1))
-            yield {
-                "steps": steps,
-                "episodes": len(ends),
-                "median": float(np.median(drift)),
-                "max": float(drift.max()),
-            }
+            middle, most = float(np.median(drift)), float(drift.max())
+            yield {"steps": steps, "episodes": len(ends), "median": middle, "max": most}
 
 
 def _notes(facts: dict[str, Any], width: int) -> Iterator[str]:
@@ -243,10 +208,8 @@ def _notes(facts: dict[str, Any], width: int) -> Iterator[str]:
             "Errors of this size can come from another version of MuJoCo (before 2.1.2, and so in D4RL, "
             "capsules had other masses) or from parts of the state that the log lacks."
         )
-    if (
-        facts["relative"]["median"] < SAME
-        and facts["reward"]["median"] > SLIGHT * facts["reward"]["std"]
-    ):
+    reward = facts["reward"]
+    if facts["relative"]["median"] < SAME and reward["median"] > SLIGHT * reward["std"]:
         yield "The simulator gives other rewards for the same motion: its reward function differs."
     if facts["warnings"]:
         yield f"MuJoCo warned {facts['warnings']} times of an unstable simulation."
