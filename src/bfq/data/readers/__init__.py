@@ -1,7 +1,13 @@
 """Readers of files, found through a table of names so that only those in use are imported."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from bfq.data.defects import refuse
+from bfq.errors import BadInput
 
 
 class Format(NamedTuple):
@@ -29,3 +35,26 @@ def reader(name: str) -> Any:
     """The function called `module:function` in this package, such as `d4rl:read_d4rl`."""
     module, _, function = name.partition(":")
     return getattr(import_module(f"{__name__}.{module}"), function)
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a path that is not a file."""
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):  # an impossible name
+        there = False
+    if not there:
+        raise BadInput(f"there is no file {path}.")
+
+
+@contextmanager
+def parsing(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises on an untrusted file into BadInput."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged file may raise anything
+        defect = "pickled-objects" if "Object arrays" in str(error) else "unreadable-file"
+        reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
+        raise refuse(defect, f"{path.name} is not a readable {kind} file ({reason})") from error

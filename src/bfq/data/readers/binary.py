@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.defects import refuse
+from bfq.data.readers import check_exists, parsing
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -31,22 +32,12 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> Arrays:
 
 @contextmanager
 def _open_npz(path: Path) -> Iterator[Any]:
-    try:
-        with path.open("rb") as file:  # NumPy leaves its own file open on failure
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it is a single array")
-            yield archive
-    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
-        if "Object arrays" in str(error):
-            raise refuse(
-                "pickled-objects",
-                f"{path.name} is not an npz file of plain arrays, and pickled objects are never loaded",
-            ) from error
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise refuse(
-            "unreadable-file", f"{path.name} is not a readable npz file ({reason})"
-        ) from error
+    # NumPy leaves its own file open on failure.
+    with parsing(path, "npz"), path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it is a single array")
+        yield archive
 
 
 def parquet_names(path: Path) -> list[str]:
@@ -68,16 +59,8 @@ def _open_parquet(path: Path) -> Iterator[Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise BadInput("Parquet files need pyarrow: pip install 'bfq-rl[parquet]'.") from error
-    try:
-        with parquet.ParquetFile(path) as file:
-            yield file
-    except BadInput:
-        raise
-    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise refuse(
-            "unreadable-file", f"{path.name} is not a readable Parquet file ({reason})"
-        ) from error
+    with parsing(path, "Parquet"), parquet.ParquetFile(path) as file:
+        yield file
 
 
 def _parquet_array(name: str, column: Any) -> npt.NDArray[Any]:
@@ -137,16 +120,9 @@ def hdf5_names(path: Path) -> list[str]:
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """The open file; any failure becomes BadInput."""
-    if not _is_file(path):
-        raise BadInput(f"there is no file {path}.")
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except BadInput:
-        raise
-    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
-        reason = str(error) or type(error).__name__
-        raise BadInput(f"{path.name} is not a readable HDF5 file: {reason.rstrip('.')}.") from error
+    check_exists(path)
+    with parsing(path, "HDF5"), h5py.File(path, "r") as file:
+        yield file
 
 
 def owned(group: h5py.Group, name: str) -> Any:
@@ -194,18 +170,9 @@ def read_values(array: h5py.Dataset) -> npt.NDArray[Any]:
 def _names(file: h5py.File) -> list[str]:
     found: list[str] = []
 
-    def note(name: str | bytes, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and isinstance(
-            name, str
-        ):  # a damaged name comes as bytes
+    def collect(name: str | bytes, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and isinstance(name, str):  # a damaged name is in bytes
             found.append(name)
 
-    file.visititems(note)
+    file.visititems(collect)
     return found
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # an impossible name
-        return False

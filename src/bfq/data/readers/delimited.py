@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.defects import refuse
+from bfq.data.readers import parsing
 from bfq.errors import BadInput
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -58,24 +60,12 @@ def read_csv(path: Path, names: Sequence[str]) -> Arrays:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
     """The lines of the file as text, without a byte order mark."""
-    try:
-        if path.suffix.lower() == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-                yield file
-        else:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                yield file
-    except BadInput:
-        raise
-    except UnicodeDecodeError as error:
-        raise refuse(
-            "unreadable-file", f"{path.name} is not a readable CSV file (not UTF-8)"
-        ) from error
-    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise refuse(
-            "unreadable-file", f"{path.name} is not a readable CSV file ({reason})"
-        ) from error
+    kind = "UTF-8 encoded CSV"
+    with (
+        parsing(path, kind),
+        gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as raw,
+    ):
+        yield TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
 
 def _head(path: Path) -> Head:

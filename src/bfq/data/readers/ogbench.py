@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.dataset import Dataset
+from bfq.data.readers import check_exists
+from bfq.data.readers.binary import npz_names, read_npz
 from bfq.errors import BadInput, unknown
 
 States = npt.NDArray[np.floating]
@@ -162,17 +164,9 @@ def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Datase
 
 def _arrays(path: Path) -> Arrays:
     """The arrays with known names; others are not unpacked, and nothing is executed."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = [name for name in (*NEEDED, "button_states") if name in archive]
-            held = list(archive)
-            arrays = {name: archive[name] for name in names}
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}.") from None
-    except Exception as error:  # noqa: BLE001 - a parser of untrusted files may raise anything
-        raise BadInput(
-            f"{path.name} is not a readable npz file of plain arrays: {error}"
-        ) from error
+    check_exists(path)
+    held = npz_names(path)
+    arrays = read_npz(path, [name for name in (*NEEDED, "button_states") if name in held])
     missing = [name for name in NEEDED if name not in arrays]
     if missing or "next_observations" in held:
         raise BadInput(

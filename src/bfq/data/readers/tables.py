@@ -19,7 +19,7 @@ from bfq.data.arrays import BOUNDS, complete_range, from_arrays
 from bfq.data.checks import MATRICES, NEEDED, as_array
 from bfq.data.dataset import Dataset
 from bfq.data.defects import refuse
-from bfq.data.readers import FORMATS, Format, reader
+from bfq.data.readers import FORMATS, Format, check_exists, reader
 from bfq.errors import BadInput, unknown
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -91,12 +91,7 @@ def read_table(
 
 def _check_format(path: Path) -> Format:
     """The format of an existing file by its suffix, checked against its first bytes."""
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # an impossible name
-        there = False
-    if not there:
-        raise BadInput(f"there is no file {path}.")
+    check_exists(path)
     form = next((FORMATS[end] for end in FORMATS if path.name.lower().endswith(end)), None)
     if form is None:
         ending = path.suffix or "nothing"
