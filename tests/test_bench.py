@@ -16,18 +16,7 @@ from bfq.cli.bench import BENCHMARKS, measure, measurement_table
 from bfq.cli.main import main
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
-SMALL = [
-    "--set",
-    "depth=1",
-    "--set",
-    "critic_depth=1",
-    "--width",
-    "8",
-    "--batch",
-    "16",
-    "--transitions",
-    "200",
-]
+SMALL = "--set depth=1 --set critic_depth=1 --width 8 --batch 16 --transitions 200".split()
 QUICK = ["--chunk", "4", "--repeats", "2", "--observations", "3", "--actions", "2"]
 
 
@@ -144,7 +133,7 @@ def test_numbers_are_not_cut_in_a_table_wider_than_the_terminal():
 def test_sizes_shared_by_all_rows_stand_above_the_table():
     shown = measurement_table(COLUMNS, [ROW, {**ROW, "width": 512}], 80)
     title, heading, *rows = shown.splitlines()
-    assert title == "this, 1 member, float32, batch 256, depth 2, 1,000,000 transitions"
+    assert title == "this, members 1, precision float32, batch 256, depth 2, transitions 1,000,000"
     assert heading.split()[:5] == ["agent", "width", "µs", "per", "update"]
     assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
 
@@ -168,18 +157,7 @@ def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
 
 
 def test_an_evaluation_is_timed_with_its_shares(capsys):
-    words = [
-        "bench",
-        "evaluate",
-        "--agent",
-        "td3_bc",
-        "--task",
-        "pendulum-mixed",
-        "--seeds",
-        "2",
-        "--episodes",
-        "3",
-    ]
+    words = "bench evaluate --agent td3_bc --task pendulum-mixed --seeds 2 --episodes 3".split()
     small = ["--set", "width=8", "--set", "critic_width=8"]
     assert main([*words, *small, "--repeats", "3", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

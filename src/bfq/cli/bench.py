@@ -186,47 +186,36 @@ def measure(
     return 0
 
 
-COUNTS = {"members": "member", "transitions": "transition", "episodes": "episode",
-          "candidates": "candidate", "flow_steps": "flow step", "sampling_steps": "sampling step"}  # fmt: skip
-SIZES = (*COUNTS, "precision", "batch", "width", "depth")  # known before anything is measured
-HEADINGS = {
-    "microseconds_per_update": "µs per update",
-    "simulator_steps": "steps",
-    "simulator_steps_per_second": "steps per second",
-    "simulator_share": "stepping share",
-}
+SIZES = (
+    "members", "precision", "batch", "width", "depth", "flow_steps", "transitions", "episodes",
+    "candidates", "sampling_steps",
+)  # fmt: skip
 
 
 def measurement_table(columns: Sequence[str], rows: Sequence[Row], width: int) -> str:
     """One line per measurement, below the device and the sizes that all of them share.
 
-    Headings break between words where the width is short; numbers are never cut.
+    Headings break between words; numbers are never cut, even if the table is wider than `width`.
     """
     from rich.console import Console
     from rich.table import Table
 
     first = rows[0]
     shared = [c for c in columns if c in SIZES and len({row[c] for row in rows}) == 1]
-    sizes = [
-        counted(first[c], COUNTS[c]) if c in COUNTS
-        else first[c] if c == "precision" else f"{c} {first[c]}"
-        for c in shared if first[c]
-    ]  # fmt: skip
-    varied = [column for column in columns if column not in shared]
-    headings = [HEADINGS.get(column, column.replace("_", " ")) for column in varied]
-    cells = [[_cell(column, row[column]) for row in rows] for column in varied]
-    columns_of = list(zip(headings, cells, strict=True))
-    widths = [max(map(len, [heading, *texts])) for heading, texts in columns_of]
-    if sum(widths) + len(widths) > width:
-        widths = [max(map(len, [*heading.split(), *texts])) for heading, texts in columns_of]
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for column, heading, least in zip(varied, headings, widths, strict=True):
-        table.add_column(heading, width=least, justify="left" if column == "agent" else "right")
-    for line in zip(*cells, strict=True):
-        table.add_row(*line)
-    console = Console(width=max(width, sum(widths) + len(widths)), highlight=False, markup=False)
+    widest = 0
+    for column in (c for c in columns if c not in shared):
+        heading = column.replace("microseconds", "µs").replace("_", " ")
+        least = max(map(len, [*heading.split(), *(_cell(column, row[column]) for row in rows)]))
+        side: Any = "left" if column == "agent" else "right"
+        table.add_column(heading, min_width=least, justify=side)
+        widest += least + 1
+    for row in rows:
+        table.add_row(*(_cell(c, row[c]) for c in columns if c not in shared))
+    console = Console(width=max(width, widest), highlight=False, markup=False)
     with console.capture() as captured:
-        console.print(", ".join([first["device"], *sizes]))
+        sizes = [f"{c.replace('_', ' ')} {_cell(c, first[c])}" for c in shared if first[c]]
+        console.print(", ".join([first["device"], *sizes]), soft_wrap=True)
         console.print(table)
     return captured.get().rstrip()
 
@@ -236,7 +225,13 @@ def _cell(column: str, value: Any) -> str:
         return "–"
     if column.startswith("share") or column.endswith("_share"):
         return f"{value:.1%}"
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+    return (
+        f"{value:,.1f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if column == "transitions"
+        else str(value)
+    )
 
 
 def _check_counts(args: argparse.Namespace, *names: str) -> None:
