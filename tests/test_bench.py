@@ -16,7 +16,18 @@ from bfq.cli.bench import BENCHMARKS, measure, measurement_table
 from bfq.cli.main import main
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
-SMALL = "--set depth=1 --set critic_depth=1 --width 8 --batch 16 --transitions 200".split()
+SMALL = [
+    "--set",
+    "depth=1",
+    "--set",
+    "critic_depth=1",
+    "--width",
+    "8",
+    "--batch",
+    "16",
+    "--transitions",
+    "200",
+]
 QUICK = ["--chunk", "4", "--repeats", "2", "--observations", "3", "--actions", "2"]
 
 
@@ -157,7 +168,18 @@ def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
 
 
 def test_an_evaluation_is_timed_with_its_shares(capsys):
-    words = "bench evaluate --agent td3_bc --task pendulum-mixed --seeds 2 --episodes 3".split()
+    words = [
+        "bench",
+        "evaluate",
+        "--agent",
+        "td3_bc",
+        "--task",
+        "pendulum-mixed",
+        "--seeds",
+        "2",
+        "--episodes",
+        "3",
+    ]
     small = ["--set", "width=8", "--set", "critic_width=8"]
     assert main([*words, *small, "--repeats", "3", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
