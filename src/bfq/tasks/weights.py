@@ -140,21 +140,26 @@ def _policies(arrays: Mapping[str, Floats], meta: Mapping[str, Any]) -> list[Map
 
 def _check(arrays: Mapping[str, Floats]) -> None:
     """Check that no array is missing and that the shapes fit together."""
-    halves = sum(name.startswith("hidden_") for name in arrays)
-    names = [*(f"hidden_{k}" for k in range((halves + 1) // 2 or 1)), "mean"]
-    layers = [_layer(name, arrays[f"{name}_w"], arrays[f"{name}_b"]) for name in names]
-    _check_chain(layers)
+    layers = [_layer(name, arrays[f"{name}_w"], arrays[f"{name}_b"]) for name in _names(arrays)]
+    if not _chains(layers):
+        raise ValueError("the shapes of its layers do not fit together")
+    outputs = layers[-1][1].shape
     if "log_std_w" in arrays:
-        _check_log_std(layers[-1], _layer("log_std", arrays["log_std_w"], arrays["log_std_b"]))
-    else:
-        _check_width(arrays, "log_std", len(layers[-1][1]))
-    for name in ("obs_mean", "obs_std") if "obs_mean" in arrays else ():
-        _check_width(arrays, name, len(layers[0][0]))
+        log_std = _layer("log_std", arrays["log_std_w"], arrays["log_std_b"])
+        if any(one.shape != other.shape for one, other in zip(log_std, layers[-1], strict=True)):
+            raise ValueError("the layer of its log σ does not fit that of its mean")
+    vectors = {} if "log_std_w" in arrays else {"log_std": outputs}
+    if "obs_mean" in arrays:
+        vectors |= dict.fromkeys(("obs_mean", "obs_std"), layers[0][0].shape[:1])
+    for name, shape in vectors.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} has the shape {arrays[name].shape} and not {shape}")
 
 
-def _check_width(arrays: Mapping[str, Floats], name: str, width: int) -> None:
-    if arrays[name].shape != (width,):
-        raise ValueError(f"{name} has the shape {arrays[name].shape} and not ({width},)")
+def _names(arrays: Mapping[str, Floats]) -> list[str]:
+    """The layers up to the mean."""
+    halves = sum(name.startswith("hidden_") for name in arrays)
+    return [*(f"hidden_{k}" for k in range((halves + 1) // 2 or 1)), "mean"]
 
 
 def _numbers(name: str, array: Array) -> Floats:
@@ -179,39 +184,30 @@ def _chains(layers: Sequence[Layer]) -> bool:
     return all(weight.shape == (inputs[k], len(bias)) for k, (weight, bias) in enumerate(layers))
 
 
-def _check_chain(layers: Sequence[Layer]) -> None:
-    if not _chains(layers):
-        raise ValueError("the shapes of its layers do not fit together")
-
-
-def _check_log_std(mean: Layer, log_std: Layer) -> None:
-    if any(one.shape != other.shape for one, other in zip(log_std, mean, strict=True)):
-        raise ValueError("the layer of its log σ does not fit that of its mean")
-
-
 def read_stored_policy(path: Path) -> GaussianPolicy:
     """Read the policy that collected a D4RL file, which the file stores beside its data."""
     names = [name for name in hdf5_names(path) if name.startswith(STORED)]
     if not names:
         raise BadInput(f"{path.name} stores no policy: only files that one policy collected do.")
-    facts = [f"metadata/{fact}" for fact in STORED_FACTS]
+    facts = {f"metadata/{fact}": fact for fact in STORED_FACTS}
     arrays = read_hdf5(path, [*names, *facts, "infos/action_log_std"])
     try:
         activation = _stored_choice(arrays, "nonlinearity", _ACTIVATIONS)
-        squash = STORED_SQUASHES[_stored_choice(arrays, "output_distribution", STORED_SQUASHES)]
-        (*hidden, mean), transposed = _stored_layers(arrays)
-        weights = {f"hidden_{k}_w": weight for k, (weight, _) in enumerate(hidden)}
-        weights |= {f"hidden_{k}_b": bias for k, (_, bias) in enumerate(hidden)}
-        weights |= {"mean_w": mean[0], "mean_b": mean[1]}
-        weights |= _stored_log_std(arrays, mean, transposed)
+        output = _stored_choice(arrays, "output_distribution", STORED_SQUASHES)
+        weights = _stored_weights(arrays, output == "deterministic")
+        _check(weights)
+        _replace_repeated_mean(weights, arrays)
     except KeyError as error:
         raise BadInput(f"the policy stored in {path.name} has no {error.args[0]}.") from error
     except (ValueError, TypeError) as error:
         raise BadInput(f"the policy stored in {path.name} cannot be read: {error}.") from error
-    meta = {"activation": activation, "squash": squash, "source": f"policy stored in {path.name}"}
-    for fact, name in zip(STORED_FACTS, facts, strict=True):
-        if name in arrays and arrays[name].ndim == 0:
-            meta[fact] = arrays[name].item()
+    meta = {
+        "activation": activation,
+        "squash": STORED_SQUASHES[output],
+        "source": f"policy stored in {path.name}",
+    }
+    known = {fact: arrays[name] for name, fact in facts.items() if name in arrays}
+    meta |= {fact: value.item() for fact, value in known.items() if value.ndim == 0}
     return GaussianPolicy(weights, meta)
 
 
@@ -222,36 +218,33 @@ def _stored_choice(arrays: Mapping[str, Array], name: str, known: Mapping[str, A
     return value
 
 
-def _stored_layers(arrays: Mapping[str, Array]) -> tuple[list[Layer], bool]:
-    """fc0, fc1, … and last_fc, and whether they were transposed: SAC's files store (out × in)."""
+def _stored_weights(arrays: Mapping[str, Array], deterministic: bool) -> dict[str, Floats]:
+    """The layers fc0, fc1, …, last_fc and last_fc_log_std under the names of weight files."""
     hidden = takewhile(lambda name: f"{STORED}{name}/weight" in arrays, (f"fc{k}" for k in count()))
-    stored = [_stored_layer(arrays, name) for name in (*hidden, "last_fc")]
-    transposed = [(weight.T, bias) for weight, bias in stored]
-    if _chains(transposed):
-        return transposed, True
-    _check_chain(stored)
-    return stored, False
+    layers = {**{f"hidden_{k}": name for k, name in enumerate(hidden)}, "mean": "last_fc"}
+    if not deterministic:
+        layers["log_std"] = "last_fc_log_std"
+    weights: dict[str, Floats] = {}
+    for name, stored in layers.items():
+        weight, bias = (arrays[f"{STORED}{stored}/{part}"] for part in ("weight", "bias"))
+        weights[f"{name}_w"], weights[f"{name}_b"] = _layer(stored, weight, bias)
+    turned = {name: array.T for name, array in weights.items()}  # SAC's files store (out × in)
+    if _chains([(turned[f"{name}_w"], turned[f"{name}_b"]) for name in _names(turned)]):
+        weights = turned
+    if deterministic:
+        weights["log_std"] = np.full(len(weights["mean_b"]), LOG_STD[0], np.float32)
+    return weights
 
 
-def _stored_layer(arrays: Mapping[str, Array], name: str) -> Layer:
-    return _layer(name, arrays[f"{STORED}{name}/weight"], arrays[f"{STORED}{name}/bias"])
-
-
-def _stored_log_std(
-    arrays: Mapping[str, Array], mean: Layer, transposed: bool
-) -> dict[str, Floats]:
-    """log σ: a layer, a vector, or the least possible where the policy is deterministic."""
-    if str(arrays[f"{STORED}output_distribution"]) == "deterministic":
-        return {"log_std": np.full(len(mean[1]), LOG_STD[0], np.float32)}
-    weight, bias = _stored_layer(arrays, "last_fc_log_std")
-    weight = weight.T if transposed else weight
-    _check_log_std(mean, (weight, bias))
-    if not (np.array_equal(weight, mean[0]) and np.array_equal(bias, mean[1])):
-        return {"log_std_w": weight, "log_std_b": bias}
-    # Adroit's expert files store the layer of the mean twice; their data has log σ, the same in every row.
+def _replace_repeated_mean(weights: dict[str, Floats], arrays: Mapping[str, Array]) -> None:
+    """Adroit's expert files store the layer of the mean twice; their data has log σ, equal in all rows."""
+    pairs = [(f"log_std_{part}", f"mean_{part}") for part in "wb"]
+    if not all(a in weights and np.array_equal(weights[a], weights[b]) for a, b in pairs):
+        return
     column = arrays.get("infos/action_log_std", np.zeros(0))
-    if column.shape[1:] != bias.shape or len(column) == 0 or np.ptp(column, axis=0).any():
+    if column.shape[1:] != weights["mean_b"].shape or not len(column) or np.ptp(column, 0).any():
         raise ValueError(
             "the layer of its log σ repeats the mean, and the data has no single log σ"
         )
-    return {"log_std": column[0].astype(np.float32)}
+    del weights["log_std_w"], weights["log_std_b"]
+    weights["log_std"] = column[0].astype(np.float32)
