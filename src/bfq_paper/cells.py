@@ -1,3 +1,4 @@
+# mypy: disable-error-code="valid-type"
 """Results of an experiment: cells of scores or times, and the file results/EXPERIMENT/result.json."""
 
 import json
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from filelock import FileLock
-from msgspec import Meta
+from msgspec import Meta, defstruct
 
 from bfq import BadInput
 from bfq.reports.statistics import Summary, summarize
@@ -19,6 +20,7 @@ from bfq_paper.published import PAPER, Note, PaperNumber
 
 NEAR = 2.0  # points of a normalized score below which a difference has no color
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
+Count = Annotated[int, Meta(ge=0)]
 SUCCESS = "success in %"
 
 
@@ -176,74 +178,34 @@ class Results:
 
 
 # Types of the file, which may come from another machine. Unknown keys are kept.
-class _Protocol(msgspec.Struct):
-    episodes: Annotated[int, Meta(ge=0)]
-    candidates: Annotated[int, Meta(ge=1)]
-
-
-class _Reading(msgspec.Struct):
-    name: str
-    values: list[Number | None]
-    protocol: _Protocol | None = None
-    scores: dict[str, list[Number | None] | None] = {}
-
-
-class _Data(msgspec.Struct):
-    name: str
-    sha256: str | None
-
-
-class _Member(msgspec.Struct):
-    seed: int
-    overrides: dict[str, float]
-
-
-class _Evaluations(msgspec.Struct):
-    steps: list[int]
-    normalized: list[list[Number | None]] = []
-
-
-class _Source(msgspec.Struct):
-    kind: str
-    words: str
-
-
-class _Cell(msgspec.Struct):
-    row: str
-    column: str
-    state: Literal["done", "failed", "unfilled", "waiting"]
-    unit: str
-    readings: list[_Reading]
-    why: str = ""
-    run: str = ""
-    agent: str = ""
-    steps: int = 0
-    command: str = ""
-    precision: str | None = None
-    device: str | None = None
-    finished: str = ""
-    data: _Data | None = None
-    source: _Source | None = None
-    config: dict[str, Any] = {}
-    members: list[_Member] = []
-    evaluations: _Evaluations | None = None
-    versions: dict[str, str] = {}
-
-
-class _Command(msgspec.Struct):
-    command: str
-    device: str
-    versions: dict[str, str]
-    seconds: float
-
-
-class _File(msgspec.Struct):
-    experiment: str
-    cells: list[_Cell]
-    quick: bool = False
-    commands: list[_Command] = []
-
-
+_STATE, _NUMBERS = Literal["done", "failed", "unfilled", "waiting"], list[Number | None]
+_Protocol = defstruct("_Protocol", [("episodes", Count), ("candidates", Count)])
+_Reading = defstruct(
+    "_Reading",
+    [("name", str), ("values", _NUMBERS), ("protocol", _Protocol | None, None),
+     ("scores", dict[str, _NUMBERS | None], {})],
+)  # fmt: skip
+_Data = defstruct("_Data", [("name", str), ("sha256", str | None)])
+_Member = defstruct("_Member", [("seed", int), ("overrides", dict[str, float])])
+_Evaluations = defstruct("_Evaluations", [("steps", list[int]), ("normalized", list[_NUMBERS], [])])
+_Source = defstruct("_Source", [("kind", str), ("words", str)])
+_Cell = defstruct(
+    "_Cell",
+    [("row", str), ("column", str), ("state", _STATE), ("unit", str), ("readings", list[_Reading]),
+     *((name, str, "") for name in ("why", "run", "agent", "command", "finished")),
+     ("steps", int, 0), ("precision", str | None, None), ("device", str | None, None),
+     ("data", _Data | None, None), ("source", _Source | None, None), ("config", dict[str, Any], {}),
+     ("members", list[_Member], []), ("evaluations", _Evaluations | None, None),
+     ("versions", dict[str, str], {})],
+)  # fmt: skip
+_Command = defstruct(
+    "_Command",
+    [("command", str), ("device", str), ("versions", dict[str, str]), ("seconds", float)],
+)
+_File = defstruct(
+    "_File",
+    [("experiment", str), ("cells", list[_Cell]), ("quick", bool, False), ("commands", list[_Command], [])],
+)  # fmt: skip
 OWN = ("row", "column", "state", "why", "unit", "readings")
 
 
@@ -252,7 +214,7 @@ def read_results(folder: Path) -> Results:
     path = folder / "result.json"
     try:
         text = path.read_bytes()
-        checked = msgspec.json.decode(text, type=_File)
+        checked: Any = msgspec.json.decode(text, type=_File)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}.") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -41,32 +41,16 @@ def method_colors(names: Iterable[str]) -> dict[str, Any]:
     return dict(zip(names, cycle(COLORS), strict=False))
 
 
-class Legend(NamedTuple):
-    """Names in their colors, in columns above a panel."""
+class Legend:
+    """Names in their colors, in evenly filled columns above a panel; sizes are in inches."""
 
-    colors: Colors
-    wide: float  # inches available
-
-    @property
-    def names(self) -> list[str]:
-        """The names, shortened."""
-        return [textwrap.shorten(name, LONGEST, placeholder=" …") for name in self.colors]
-
-    @property
-    def step(self) -> float:
-        """The width of a column in inches."""
-        return min(self.wide, SWATCH + LETTER * max(len(name) for name in self.names))
-
-    @property
-    def columns(self) -> int:
-        """As many columns as fit, evenly filled."""
-        most = int(self.wide / self.step)
-        return math.ceil(len(self.names) / math.ceil(len(self.names) / most))
-
-    @property
-    def inches(self) -> float:
-        """The height."""
-        return LINE * math.ceil(len(self.names) / self.columns)
+    def __init__(self, colors: Colors, wide: float):
+        self.colors, self.wide = colors, wide
+        self.names = [textwrap.shorten(name, LONGEST, placeholder=" …") for name in colors]
+        self.step = min(wide, SWATCH + LETTER * max(map(len, self.names)))
+        lines = math.ceil(len(self.names) / int(wide / self.step))
+        self.columns = math.ceil(len(self.names) / lines)
+        self.inches = LINE * math.ceil(len(self.names) / self.columns)
 
     def draw(self, axes: Any, left: float = 0.0, lift: float = 0.0) -> None:
         """Draw it above axes; `left` in widths of the axes, `lift` in inches."""

@@ -88,9 +88,8 @@ def populations(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
     groups: dict[str, list[Column]] = {}
     for column in columns:
         numeric, static = _split(column)
-        groups.setdefault(repr((column.agent, sorted(numeric), sorted(static.items()))), []).append(
-            column
-        )
+        shared = repr((column.agent, sorted(numeric), sorted(static.items())))
+        groups.setdefault(shared, []).append(column)
     return [tuple(group) for group in groups.values()]
 
 
@@ -150,68 +149,47 @@ class Training(ExperimentPart):
 
     def made(self, cell: Cell, column: Column) -> bool:
         """Whether a cell has the settings of this part."""
-        settings, run = self.settings, cell.run
+        run, data, task = cell.run, cell.run.get("data", {}), self.config.task
         names = candidates(self.row)
-        better = names[: names.index(self.config.task) + 1] if self.config.task in names else names
-        data = run.get("data", {})
-        digest = data_sha256(data["name"]) if data.get("name") == self.config.task else None
-        overrides = {name: column.values[name] for name in settings["varied"]}
-        protocols = [r.record.get("protocol", {}) for r in cell.readings]
-        own = {**settings["evaluation"], **column.acting}
+        better = names[: names.index(task) + 1] if task in names else names
+        digest = data_sha256(task) if data.get("name") == task else None
+        overrides = {name: column.values[name] for name in self.settings["varied"]}
+        configs = [_without(c, overrides) for c in (run.get("config", {}), self.settings["config"])]
+        members = [{"seed": seed, "overrides": overrides} for seed in self.settings["seeds"]]
+        protocols = self._protocols(column, self.settings["evaluation"])
+        scored = [reading.record.get("protocol") for reading in cell.readings]
         return (
             data.get("name") in better
             and digest in (None, data.get("sha256"))
-            and run.get("agent") == self.config.agent
-            and _without(run.get("config", {}), overrides)
-            == _without(settings["config"], overrides)
-            and run.get("members")
-            == [{"seed": s, "overrides": overrides} for s in settings["seeds"]]
+            and (run.get("agent"), run.get("members")) == (self.config.agent, members)
+            and configs[0] == configs[1]
             and run.get("precision") == self.config.precision
-            and protocols[: 1 + len(self._more(own))] == [own, *self._more(own)]
+            and scored[: len(protocols)] == protocols
         )
 
-    def _more(self, own: dict[str, Any]) -> list[dict[str, Any]]:
-        """The same protocol with other numbers of candidates, if the agent can choose among them."""
-        if not get_agent(self.config.agent).chooses:
-            return []
-        numbers = [n for n in self.experiment.candidates if n != own["candidates"]]
-        return [{**own, "candidates": n} for n in numbers]
+    def _protocols(self, column: Column, base: dict[str, Any]) -> list[dict[str, Any]]:
+        """The column's protocol, then the same with other numbers of candidates to choose from."""
+        own = {**base, **column.acting}
+        numbers = self.experiment.candidates if get_agent(self.config.agent).chooses else ()
+        return [own, *({**own, "candidates": n} for n in numbers if n != own["candidates"])]
 
     def run(self, folder: Path, quiet: bool) -> list[Cell]:
         """Train from the last checkpoint, then evaluate with other numbers of candidates."""
-        bfq.train(
-            self.config.task,
-            self.config.agent,
-            **self.options,
-            out=folder,
-            resume=True,
-            quiet=quiet,
-        )
+        where: dict[str, Any] = {"out": folder, "resume": True, "quiet": quiet}
+        bfq.train(self.config.task, self.config.agent, **self.options, **where)
         record = json.loads((folder / "result.json").read_text())
         return [self._cell(column, folder, record) for column in self.columns]
 
     def _cell(self, column: Column, folder: Path, record: dict[str, Any]) -> Cell:
-        members = record["members"]
-        places = [
-            k
-            for k, member in enumerate(members)
-            if all(column.values.get(name) == value for name, value in member["overrides"].items())
-        ]
-        own = {**record["protocol"], **column.acting}
-        scored = [_evaluated(p, folder, record) for p in (own, *self._more(own))]
-        evaluations = _evaluations(folder, places)
-        readings = [_reading(each, places) for each in scored]
-        if (
-            self.experiment.averaged > 1
-            and not column.acting
-            and TASKS[self.config.task].family == "ogbench"
-        ):
-            readings.append(last_mean(evaluations, self.experiment.averaged))
-        lost = [
-            members[k]["seed"]
-            for k, value in zip(places, readings[0].values, strict=True)
-            if value is None
-        ]
+        members, values = record["members"], column.values.items()
+        places = [k for k, m in enumerate(members) if m["overrides"].items() <= values]
+        protocols = self._protocols(column, record["protocol"])
+        readings = [_reading(_evaluated(each, folder, record), places) for each in protocols]
+        evaluations, averaged = _evaluations(folder, places), self.experiment.averaged
+        if averaged > 1 and not column.acting and TASKS[self.config.task].family == "ogbench":
+            readings.append(last_mean(evaluations, averaged))
+        scores = zip(places, readings[0].values, strict=True)
+        lost = [members[k]["seed"] for k, value in scores if value is None]
         run = {
             **{name: record.get(name) for name in KEPT},
             "members": [members[k] for k in places],
@@ -234,9 +212,8 @@ def _evaluated(protocol: dict[str, Any], folder: Path, record: dict[str, Any]) -
     """Scores under a protocol: those of the run, stored ones, or those of a new evaluation."""
     if protocol == record["protocol"]:
         return {"protocol": protocol, "scores": record["scores"]}
-    path = (
-        folder / "evaluations" / f"{protocol['candidates']}-candidates-{short_hash(protocol)}.json"
-    )
+    name = f"{protocol['candidates']}-candidates-{short_hash(protocol)}.json"
+    path = folder / "evaluations" / name
     if not path.exists():
         began = time.monotonic()
         found = bfq.evaluate(folder, **_without(protocol, ["checkpoint"]))
