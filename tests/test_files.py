@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bfq import files
-from bfq.errors import BadInput, Busy, DiskTrouble
+from bfq.errors import BadInput, DiskTrouble
 from bfq.files import check_place, locked, write_json
 
 
@@ -44,19 +43,6 @@ def test_a_lock_that_is_not_a_plain_file_is_refused_and_left_alone(tmp_path, kin
     with pytest.raises(BadInput, match="not a plain file"), locked(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "kept"
-
-
-def test_a_removed_lock_locks_nothing(tmp_path, monkeypatch):
-    """Its holder moved the folder between the opening and the locking by another process."""
-    flock = files.fcntl.flock
-
-    def late(file, how):
-        (tmp_path / ".lock").unlink()
-        flock(file, how)
-
-    monkeypatch.setattr(files.fcntl, "flock", late)
-    with pytest.raises(Busy, match="another process"), locked(tmp_path):
-        pass
 
 
 @pytest.mark.parametrize("target", ["round", "nowhere"])

@@ -4,18 +4,15 @@ A file is written under a temporary name, flushed, then renamed: readers see all
 """
 
 import contextlib
-import errno
-import fcntl
 import glob
 import json
 import math
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from bfq.errors import BadInput, Busy, DiskTrouble
 
@@ -112,44 +109,26 @@ def make_folder(path: Path) -> None:
 
 
 TRAINING = "another process is training in {folder}: wait for it or choose another --out."
-NOT_FILES = (errno.ELOOP, errno.EISDIR, errno.ENXIO)  # errors for links, folders and sockets
-# Do not follow links, do not wait for pipes, do not truncate.
-LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def locked(folder: Path, refusal: str = TRAINING) -> Iterator[None]:
     """Lock a folder; the lock ends with the process, even if it is killed."""
+    from filelock import FileLock, Timeout  # slow to import
+
     path = folder / ".lock"
-    with open_lock(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise Busy(refusal.format(folder=folder)) from error
-        if not in_place(file, path):
-            raise Busy(refusal.format(folder=folder))
-        yield
-
-
-def open_lock(path: Path) -> IO[bytes]:
-    """Open the file of a lock, or create it; anything but a plain file is refused."""
-    try:
-        number = os.open(path, LOCK_FLAGS, 0o666)
-    except OSError as error:
-        if error.errno in NOT_FILES:
-            raise BadInput(f"{path} is not a plain file: remove it.") from error
-        raise BadInput(
-            f"cannot write to the folder {path.parent}: {error.strerror or error}."
-        ) from error
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         raise BadInput(f"{path} is not a plain file: remove it.")
-    return os.fdopen(number, "r+b", buffering=0)
-
-
-def in_place(file: IO[bytes], path: Path) -> bool:
-    """Whether the file of a lock is still at its path: a removed one locks nothing."""
+    lock = FileLock(path, blocking=False)
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except FileNotFoundError:
-        return False
+        lock.acquire()
+    except Timeout as error:
+        raise Busy(refusal.format(folder=folder)) from error
+    except OSError as error:
+        raise BadInput(
+            f"cannot write to the folder {folder}: {error.strerror or error}."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
