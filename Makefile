@@ -20,6 +20,7 @@ test: install  ## Every test.
 docs: install  ## The generated pages, then the site in build/site. Needs no network.
 	$(BIN)/python -m tools.agent_pages docs/agents
 	$(BIN)/python -m tools.command_page docs/command-line.md
+	$(BIN)/python -m tools.data_checks_page docs/data-checks.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 tables: install  ## The tables of README.md and docs/, from the files in results/.

@@ -1,4 +1,4 @@
-"""Write the page about defects of data, generated from `bfq.data.defects`.
+"""Write the page about defects of data, generated from bfq/data/defects.toml.
 
 python -m tools.data_checks_page docs/data-checks.md
 """
@@ -14,7 +14,7 @@ INTRODUCTION = """# Checks of your data
 bfq checks every file and every set of arrays. Some defects are refused with an error; others are noted, and
 the data is used as it is. Each message ends with a name in brackets, such as `[nan]`, that is listed here.
 Rows are counted from 0. For CSV files the message also has the line and the column if the defect is in one
-cell. This page is generated from the table in `src/bfq/data/defects.py`.
+cell. This page is generated from the table in `src/bfq/data/defects.toml`.
 """
 HEADS = {True: "Refused", False: "Noted"}
 
