@@ -15,7 +15,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -116,6 +116,17 @@ class Card(SharedLayout):
             raise ValueError("infos must not repeat a name")
 
 
+@dataclass
+class Journal:
+    """What a writer has safely written so far."""
+
+    recipe: dict[str, Any]
+    rows: int = 0
+    pieces: dict[str, int] = field(default_factory=dict)  # with each label
+    columns: dict[str, tuple[str, list[int]]] = field(default_factory=dict)  # type, shape of a row
+    layout: SharedLayout | None = None
+
+
 def save_dataset(dataset: Dataset, folder: Path, made: Mapping[str, Any] | None = None) -> Dataset:
     """Save a dataset in a folder that does not exist yet, and return it as read back from there."""
     with Writer(folder) as writer:
@@ -209,9 +220,7 @@ class Writer:
     ):
         self._folder, self._part = folder, folder.with_name(f".{folder.name}.part")
         self._before = folder.with_name(f".{folder.name}.before")
-        self._recipe = json.loads(json.dumps(recipe or {}))
-        self._journal = self._part / "journal.json"
-        self._state: dict[str, Any] = {}
+        self._journal = Journal(json.loads(json.dumps(recipe or {})))
         self._summarizer: Summarizer | None = None
         self._lock, self._replace, self._moved = ExitStack(), replace, False
 
@@ -219,15 +228,16 @@ class Writer:
         self._check_place()
         self._hold()
         with _disk(self._part):
-            self._state = self._held() or {"pieces": {}, "rows": 0, "columns": {}}
+            self._continue()
             self._summarizer = None if self.rows else Summarizer()
-            for file in self._part.glob("*.npy"):
-                row_bytes = self._state["columns"].get(file.name, [None, 0])[1]
+            for file in self._part.glob("*.npy"):  # the bytes of an incomplete piece go
+                dtype, shape = self._journal.columns.get(file.name, ("V0", []))
+                row_bytes = int(np.dtype(dtype).itemsize * np.prod(shape))
                 os.truncate(file, _HEADER + self.rows * row_bytes if row_bytes else 0)
         return self
 
     def __exit__(self, *trouble: object) -> None:
-        if self._recipe or self._moved:
+        if self._journal.recipe or self._moved:
             self._lock.close()
         else:  # nobody can continue it
             self._discard()
@@ -272,24 +282,25 @@ class Writer:
         for above in self._folder.parents:
             if exists(above):
                 raise BadInput(
-                    f"{above} is a dataset, so no other can be inside it: choose another name."
+                    f"{above} is a dataset: no other can be inside it. Choose another name."
                 )
 
-    def _held(self) -> dict[str, Any] | None:
-        try:
-            journal = json.loads(self._journal.read_text())
-            return journal["state"] if journal["recipe"] == self._recipe and self._recipe else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+    def _continue(self) -> None:
+        """Continue after the pieces of a killed writer, if it had the same recipe."""
+        with suppress(BadInput):  # none, or a damaged one
+            file = self._part / "journal.json"
+            journal = decode(read_text(file), Journal, str(file))
+            if journal.recipe and journal.recipe == self._journal.recipe:
+                self._journal = journal
 
     def pieces(self, label: int = 0) -> int:
         """The number of pieces with this label that are safely written."""
-        return int(self._state["pieces"].get(str(label), 0))
+        return self._journal.pieces.get(str(label), 0)
 
     @property
     def rows(self) -> int:
         """The number of transitions that are safely written."""
-        return int(self._state["rows"])
+        return self._journal.rows
 
     def append(self, piece: Dataset, label: int = 0) -> None:
         """Add transitions; all pieces have the same widths, bounds and extra columns."""
@@ -297,12 +308,14 @@ class Writer:
             piece.observation_dim, piece.action_dim, piece.action_low.tolist(),
             piece.action_high.tolist(), sorted(piece.infos),
         )  # fmt: skip
-        if self._state.setdefault("layout", vars(layout)) != vars(layout):
+        journal = self._journal
+        if journal.layout not in (None, layout):
             raise BadInput(
                 f"{piece.name} does not fit the pieces before it: its observations, actions, action bounds "
                 "(give them: --action-low, --action-high) or extra columns differ."
             )
-        packed = np.concatenate([_as_rows(getattr(piece, name)) for name in PACKED], axis=1)
+        parts = [getattr(piece, name).reshape(len(piece), -1) for name in PACKED]
+        packed = np.concatenate(parts, axis=1)
         columns = {"transitions.npy": packed, "episode_ends.npy": piece.episode_ends}
         columns |= {f"infos-{name}.npy": np.asarray(column) for name, column in piece.infos.items()}
         if self._summarizer is not None:
@@ -310,9 +323,9 @@ class Writer:
         with _disk(self._part):
             for name, column in columns.items():
                 self._write(name, np.ascontiguousarray(column))
-            self._state["pieces"][str(label)] = self.pieces(label) + 1
-            self._state["rows"] += len(piece)
-            write_json(self._journal, {"recipe": self._recipe, "state": self._state})
+            journal.pieces[str(label)] = self.pieces(label) + 1
+            journal.rows, journal.layout = journal.rows + len(piece), layout
+            write_json(self._part / "journal.json", msgspec.to_builtins(journal))
 
     def _summary(self, layout: SharedLayout) -> DataSummary:
         """Of all pieces: computed as they came, or from the disk if some were there before."""
@@ -323,10 +336,7 @@ class Writer:
         return self._summarizer.result(arrays)
 
     def _write(self, name: str, column: Column) -> None:
-        row_bytes = column.nbytes // max(len(column), 1)
-        self._state["columns"].setdefault(
-            name, [[column.dtype.str, list(column.shape[1:])], row_bytes]
-        )
+        self._journal.columns.setdefault(name, (column.dtype.str, list(column.shape[1:])))
         with (self._part / name).open("ab") as file:
             if file.tell() == 0:
                 file.write(b"\0" * _HEADER)  # the number of rows is known at the end
@@ -340,13 +350,13 @@ class Writer:
         made: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """Complete the dataset and move it to its place."""
-        if self.rows == 0:
+        layout = self._journal.layout
+        if self.rows == 0 or layout is None:
             raise BadInput("there is no transition in it: at least one row is needed.")
         with _disk(self._part):
-            for column, ((dtype, shape), _) in self._state["columns"].items():
+            for column, (dtype, shape) in self._journal.columns.items():
                 with (self._part / column).open("r+b") as file:
                     file.write(_header(dtype, (self.rows, *shape)))
-            layout = SharedLayout(**self._state["layout"])
             summary = self._summary(layout)
             np.save(self._part / "returns.npy", summary.episode_returns)
             values = {
@@ -360,7 +370,7 @@ class Writer:
             )  # fmt: skip
             decode(msgspec.json.encode(card), Card, str(self._folder / CARD))  # it can be read
             write_json(self._part / CARD, msgspec.to_builtins(card))
-            self._journal.unlink()
+            (self._part / "journal.json").unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             if self._folder.exists():  # renaming leaves the shortest possible moment without either
                 os.replace(self._folder, self._before)
@@ -371,16 +381,10 @@ class Writer:
         return open_dataset(self._folder)
 
 
-def _as_rows(column: Column) -> Column:
-    return column.reshape(len(column), -1)
-
-
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     """The header of an npy file; its length does not depend on the number of rows."""
-    head = BytesIO()
-    np.lib.format.write_array_header_1_0(
-        head, {"descr": dtype, "fortran_order": False, "shape": shape}
-    )
+    head, kind = BytesIO(), {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(head, kind)
     return head.getvalue()
 
 
