@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose as close
 
 from bfq.agents.bfq import (
     Config,
@@ -75,20 +76,20 @@ def network(key=0, width=32, dim=2):
 
 def test_path_ends_and_velocity():
     action, noise, *_ = draws(8)
-    np.testing.assert_allclose(noisy_action(action, noise, jnp.zeros(8)), action)
-    np.testing.assert_allclose(noisy_action(action, noise, jnp.ones(8)), noise, rtol=1e-6)
+    close(noisy_action(action, noise, jnp.zeros(8)), action)
+    close(noisy_action(action, noise, jnp.ones(8)), noise, rtol=1e-6)
     t, h = jnp.full(8, 0.4), 1e-2
     slope = (noisy_action(action, noise, t + h) - noisy_action(action, noise, t - h)) / (2 * h)
-    np.testing.assert_allclose(slope, conditional_velocity(action, noise), atol=1e-4)
+    close(slope, conditional_velocity(action, noise), atol=1e-4)
 
 
 def test_exact_map_composes_and_moves_with_the_velocity():
     x = jax.random.normal(jax.random.key(0), (100, 2))
     r, m, t = COMPOSITION_TIMES["nested"](jax.random.key(1), 100, 1e-3)
-    np.testing.assert_allclose(exact_map(exact_map(x, m, t), r, m), exact_map(x, r, t), atol=1e-6)
+    close(exact_map(exact_map(x, m, t), r, m), exact_map(x, r, t), atol=1e-6)
     h = 1e-3
     slope = (exact_map(x, t, t) - exact_map(x, t - h, t)) / h
-    np.testing.assert_allclose(slope, exact_velocity(x, t), atol=2e-2)
+    close(slope, exact_velocity(x, t), atol=2e-2)
 
 
 def test_exact_velocity_minimizes_the_boundary_loss():
@@ -98,7 +99,7 @@ def test_exact_velocity_minimizes_the_boundary_loss():
     x, y = noisy_action(action, noise, t)[:, 0], conditional_velocity(action, noise)[:, 0]
     slope, intercept = np.polyfit(np.asarray(x), np.asarray(y), 1)
     points = jnp.array([[-1.0, -1.0], [0.5, 0.5], [2.0, 2.0]])
-    np.testing.assert_allclose(
+    close(
         slope * points[:, 0] + intercept, exact_velocity(points, jnp.full(3, 0.6))[:, 0], atol=2e-2
     )
 
@@ -131,7 +132,7 @@ def test_identity_at_equal_times_is_exact(architecture):
 def test_displacement_without_preconditioning_is_the_output():
     net, x, none = network(), jnp.ones((4, 2)), jnp.zeros((4, 0))
     r, t = jnp.full(4, 0.2), jnp.full(4, 0.7)
-    np.testing.assert_allclose(
+    close(
         x - flow_map(net, x, r, t, none), 0.5 * (x - flow_map(net, x, r, t, none, False)), rtol=1e-6
     )
 
@@ -149,7 +150,7 @@ def test_nested_calls_carry_no_gradient():
     expected = eqx.filter_grad(precomputed)(net)
     found = eqx.filter_grad(lambda n: composition(n, action, noise, (r, m, t), none))(net)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
+        close(a, b, rtol=1e-5, atol=1e-8)
 
 
 def test_composition_loss_is_the_weighted_velocity_error():
@@ -162,9 +163,7 @@ def test_composition_loss_is_the_weighted_velocity_error():
     second = net(a_t - (t - m)[:, None] * first, r, m, none)
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
     expected = ((t - r)[:, None] ** 2 * (net(a_t, r, t, none) - mean) ** 2).mean()
-    np.testing.assert_allclose(
-        composition(net, action, noise, (r, m, t), none), expected, rtol=1e-4
-    )
+    close(composition(net, action, noise, (r, m, t), none), expected, rtol=1e-4)
 
 
 ERRORS, SPANS = jnp.array([[0.3, 0.1], [0.02, 0.0]]), jnp.array([0.5, 0.001])
@@ -182,10 +181,10 @@ def test_the_composition_error_in_other_units_is_the_closed_form(power):
     # e² = 0.05 / 0.5^p and 0.0002 / 0.01^p: spans below 0.01 count as 0.01.
     squares = [0.05 / 0.5**power, 0.0002 / 0.01**power]
     plain = composition_of(ERRORS, SPANS, composition_power=power)
-    np.testing.assert_allclose(plain, sum(squares) / 2, rtol=1e-5)
+    close(plain, sum(squares) / 2, rtol=1e-5)
     rounded = composition_of(ERRORS, SPANS, composition_power=power, composition_huber=0.1)
     expected = sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2
-    np.testing.assert_allclose(rounded, expected, rtol=1e-5)
+    close(rounded, expected, rtol=1e-5)
 
 
 def test_the_default_composition_error_is_the_plain_square():
@@ -203,7 +202,7 @@ def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned
     found = composition(
         net, action, noise, times, none, preconditioned=preconditioned, composition_power=2.0
     )
-    np.testing.assert_allclose(found, jnp.square(error / span).mean(), rtol=1e-3)
+    close(found, jnp.square(error / span).mean(), rtol=1e-3)
 
 
 def test_the_weight_of_the_composition_loss_counts_beside_lambda():
@@ -211,7 +210,7 @@ def test_the_weight_of_the_composition_loss_counts_beside_lambda():
     config = Config(boundary_ratio=0.3, composition_weight=4.0)
     value, parts, _ = behavior_loss(net, action, jnp.zeros((64, 0)), key, config)
     expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    close(value, expected, rtol=1e-6)
 
 
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
@@ -258,7 +257,7 @@ def test_boundary_loss_without_preconditioning_scales_its_target():
         boundary_loss(action, noise, r, t, none, Config(preconditioned=kind)).alone(zero)
         for kind in (True, False)
     )
-    np.testing.assert_allclose(scaled, 0.01 * plain, rtol=1e-4)
+    close(scaled, 0.01 * plain, rtol=1e-4)
 
 
 def mixed_loss(net, key, ratio, mixing):
@@ -315,7 +314,7 @@ def test_times_are_ordered_and_distributed_as_said(rule):
         "ordered": (0.25, 0.5, 0.75),
         "sorted_below": (1 / 6, 1 / 3, 0.5),
     }
-    np.testing.assert_allclose([r.mean(), m.mean(), t.mean()], expected[rule], atol=5e-3)
+    close([r.mean(), m.mean(), t.mean()], expected[rule], atol=5e-3)
 
 
 def test_nested_rule_leaves_the_boundary_its_room():
@@ -328,14 +327,14 @@ def test_boundary_times_stay_within_the_offset_and_above_zero():
     r, t = boundary_times(jax.random.key(0), 100_000, 0.05)
     assert (r >= 0).all()
     assert ((t - r) <= 0.05 + 1e-6).all()
-    np.testing.assert_allclose((t - r)[t > 0.05].mean(), 0.025, rtol=2e-2)
+    close((t - r)[t > 0.05].mean(), 0.025, rtol=2e-2)
 
 
 def test_full_spans_move_the_share_asked_for():
     times = COMPOSITION_TIMES["nested"](jax.random.key(0), 20_000, 1e-3)
     r, m, t = with_full_spans(jax.random.key(1), times, 0.25)
     full = (r == 0) & (t == 1)
-    np.testing.assert_allclose(full.mean(), 0.25, atol=1e-2)
+    close(full.mean(), 0.25, atol=1e-2)
     assert ((m >= r) & (m <= t)).all()
     untouched = with_full_spans(jax.random.key(1), times, 0.0)
     assert all((a == b).all() for a, b in zip(untouched, times, strict=True))
@@ -346,7 +345,7 @@ def test_euler_integrates_the_exact_flow():
     end = exact_map(noise, jnp.zeros(50), jnp.ones(50))
     errors = [jnp.abs(euler(exact_velocity, noise, k) - end).max() for k in (10, 100, 1000)]
     assert errors[2] < 2e-3
-    np.testing.assert_allclose(errors[0] / errors[1], 10, rtol=0.6)  # first order
+    close(errors[0] / errors[1], 10, rtol=0.6)  # first order
 
 
 def test_one_euler_step_is_the_sign_convention():
@@ -357,9 +356,7 @@ def test_one_euler_step_is_the_sign_convention():
 def test_one_step_is_noise_minus_velocity():
     velocity = lambda x, r, t, s: 0.5 * x + 0.1 * (t - r)[..., None]
     noise = jnp.array([[0.4], [-9.0], [9.0]])
-    np.testing.assert_allclose(
-        one_step(velocity, noise, jnp.zeros((3, 0))), [[0.1], [-4.6], [4.4]], atol=1e-6
-    )
+    close(one_step(velocity, noise, jnp.zeros((3, 0))), [[0.1], [-4.6], [4.4]], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -387,8 +384,8 @@ def test_a_trained_map_matches_the_closed_form():
         error = jnp.abs(found - exact_map(start, rs, ts)).mean()
         assert error < bound, (r, t, error)
     sample = x - state.params(x, jnp.zeros(2000), jnp.ones(2000), jnp.zeros((2000, 0)))
-    np.testing.assert_allclose(sample.mean(0), MU, atol=0.08)
-    np.testing.assert_allclose(sample.std(0), S, atol=0.08)
+    close(sample.mean(0), MU, atol=0.08)
+    close(sample.std(0), S, atol=0.08)
 
 
 def test_queries_are_answered_alike_together_and_apart():
@@ -410,10 +407,10 @@ def test_queries_are_answered_alike_together_and_apart():
             return [net(x, zero, one, s), net(x, *times, s), net(-x, zero, one, s)]
 
         for found, expected in zip(answers(net), one_by_one(net), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+            close(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
         gradients = [
             jax.grad(lambda n, f=f: sum(jnp.square(a).sum() for a in f(n)))(net)
             for f in (answers, one_by_one)
         ]
         for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4, err_msg=name)
+            close(a, b, rtol=1e-3, atol=1e-4, err_msg=name)

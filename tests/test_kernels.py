@@ -7,13 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from numpy.testing import assert_allclose as close
 
 from bfq.agents import learning
-from bfq.kernels import copies, elementwise
-from bfq.kernels.device import Use, available, use, using
-from bfq.kernels.elementwise import BLOCK
+from bfq.kernels import Use, available, leaves, use, using
 from bfq.kernels.layers import suits
-from bfq.kernels.rounded import Rounded, rounded, without_copies
+from bfq.kernels.leaves import BLOCK, Rounded, rounded, without_copies
 from bfq.nets.mlp import MLP, Critics
 from bfq.nets.primitives import map_leaves
 from bfq.nets.residual import Block, NoiseResNet, ResidualBlock, ResidualVelocity
@@ -157,14 +156,14 @@ def test_every_leaf_is_changed_and_nothing_beside_it():
     fast, plain = both_ways(jax.vmap(change, in_axes=(0, None, None)), scalars, a, b)
     assert relative(fast, plain) < 1e-6
     for name, value in a.items():
-        np.testing.assert_allclose(plain[0][name][1], b[name] - value, rtol=1e-5)
-        np.testing.assert_allclose(plain[1][name][0], value - b[name], rtol=1e-5)
+        close(plain[0][name][1], b[name] - value, rtol=1e-5)
+        close(plain[1][name][0], value - b[name], rtol=1e-5)
 
 
 def test_a_network_of_many_arrays_takes_more_than_one_launch(monkeypatch):
     a = {str(k): jnp.full(k + 1, float(k)) for k in range(9)}
     monkeypatch.setattr(
-        elementwise, "MOST_POINTERS", 24
+        leaves, "MOST_POINTERS", 24
     )  # four arrays a launch, of two trees and a result
 
     def change(x):
@@ -186,8 +185,8 @@ def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
     )  # a mark: is it written anew?
     moved, _ = both_ways(learning.polyak, target, online, jnp.float32(rate))
     expected = (1.0 - rate) * 3.03 + rate * 1.01
-    np.testing.assert_allclose(moved["w"].full, expected, rtol=1e-6)
-    np.testing.assert_allclose(moved["b"], expected, rtol=1e-6)
+    close(moved["w"].full, expected, rtol=1e-6)
+    close(moved["b"], expected, rtol=1e-6)
     copy = jnp.bfloat16(expected) if rate else jnp.bfloat16(0.0)
     assert (moved["w"].half == copy).all()
 
@@ -197,7 +196,7 @@ def copied_weights(network):
     if isinstance(network, MLP):
         return [linear.weight for linear in network.hidden]
     kind = ResidualBlock if isinstance(network, ResidualVelocity) else Block
-    multiplied, _ = copies.MULTIPLIED[kind]
+    multiplied, _ = leaves.MULTIPLIED[kind]
     assert len(multiplied(network.blocks[0])) == (5 if kind is ResidualBlock else 2)
     return [weight for block in network.blocks for weight in multiplied(block)]
 
@@ -214,8 +213,8 @@ def test_copies_of_weights_are_their_rounding_after_every_update(name):
 
     def trained(network):
         state, target = learning.learner(network), network
-        state = state._replace(params=copies.with_copies(network))
-        target = copies.with_copies(network)
+        state = state._replace(params=leaves.with_copies(network))
+        target = leaves.with_copies(network)
         for _ in range(3):
             state, target, *_ = learning.descend_with_target(state, target, loss, 0.01, 0.2)
         return state.params, target

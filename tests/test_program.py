@@ -10,7 +10,7 @@ import pytest
 
 from bfq.agents import Spec
 from bfq.agents.registry import agent_names, configure, get_agent
-from bfq.kernels.device import using
+from bfq.kernels import using
 from bfq.run import members_of
 from bfq.training import program as module
 from bfq.training.population import create_population, initial_states, pack

@@ -21,7 +21,7 @@ from bfq.agents.registry import (
 )
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.kernels.device import available
+from bfq.kernels import available
 from bfq.options import (
     ACTING,
     OPTIONS,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from bfq.agents import Agent, Batch, Spec
-from bfq.kernels.device import using
+from bfq.kernels import using
 
 _finish: Any = jax.block_until_ready
 _shape: Any = jax.ShapeDtypeStruct

@@ -16,6 +16,7 @@ from bfq.nets.primitives import scan_steps
 
 Action = Float[Array, "*b a"]
 Time = Float[Array, "*b"]
+Factor = Float[Array, "..."]  # one per row, or one for all rows
 Predict = Callable[[Array, Array], Array]  # (a_t, index) -> ε̂ or â
 PREDICTIONS = ("noise", "action")
 UNROLLED = 10  # sampling steps that are unrolled, which is faster, above all for their gradient
@@ -79,16 +80,12 @@ def vp_sde(t: Time, least: float = 0.1, most: float = 20.0) -> tuple[Time, Time]
 SCHEDULES = {"vp": vp_schedule, "cosine": cosine_schedule, "linear": linear_schedule}
 
 
-def add_noise(
-    action: Action, noise: Action, alpha: Float[Array, "..."], sigma: Float[Array, "..."]
-) -> Action:
+def add_noise(action: Action, noise: Action, alpha: Factor, sigma: Factor) -> Action:
     """a_t = α_t a + σ_t ε."""
     return alpha[..., None] * action + sigma[..., None] * noise
 
 
-def action_from_noise(
-    noisy: Action, noise: Action, alpha: Float[Array, "..."], sigma: Float[Array, "..."]
-) -> Action:
+def action_from_noise(noisy: Action, noise: Action, alpha: Factor, sigma: Factor) -> Action:
     """â = (a_t − σ_t ε̂) / α_t."""
     return (noisy - sigma[..., None] * noise) / alpha[..., None]
 
@@ -108,12 +105,12 @@ def action_predictor(predict: Predict, schedule: Schedule, predicts: str = "nois
 class NoisyActions(NamedTuple):
     """Actions with noise at a random time each."""
 
-    noisy: Float[Array, "b a"]  # a_t
-    noise: Float[Array, "b a"]  # ε
+    noisy: Action  # a_t
+    noise: Action  # ε
     time: Float[Array, " b"]  # its index, uniform on 0 … T − 1
 
 
-def draw_noisy(schedule: Schedule, actions: Float[Array, "b a"], key: PRNGKeyArray) -> NoisyActions:
+def draw_noisy(schedule: Schedule, actions: Action, key: PRNGKeyArray) -> NoisyActions:
     """Noise and a time for each action."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, actions.shape)
@@ -129,11 +126,7 @@ def squared_error(predicted: Action, wanted: Action, total: bool = False) -> Flo
 
 
 def noise_loss(
-    predict: Predict,
-    schedule: Schedule,
-    actions: Float[Array, "b a"],
-    key: PRNGKeyArray,
-    total: bool = False,
+    predict: Predict, schedule: Schedule, actions: Action, key: PRNGKeyArray, total: bool = False
 ) -> Float[Array, ""]:
     """E ‖ε̂(a_t, t) − ε‖², t uniform."""
     at = draw_noisy(schedule, actions, key)
@@ -292,7 +285,7 @@ def generate(
     key: PRNGKeyArray,
     recipe: Recipe,
     temperature: float | Float[Array, ""] = 1.0,
-) -> Float[Array, "b a"]:
+) -> Action:
     """Actions from temperature · N(0, I), clipped to [−1, 1]."""
     start_key, chain_key = jax.random.split(key)
     noise = temperature * jax.random.normal(start_key, (len(observations), action_dim))

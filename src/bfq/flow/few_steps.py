@@ -19,7 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.flow.maps import Number, Velocity, conditional_velocity, noisy_action
+from bfq.flow.maps import (
+    Action,
+    Number,
+    Observation,
+    Row,
+    Scalar,
+    Velocity,
+    conditional_velocity,
+    noisy_action,
+)
 from bfq.flow.matching import push
 from bfq.nets.primitives import forward_mode
 
@@ -40,20 +49,15 @@ DISTRIBUTIONS: dict[str, Callable[[PRNGKeyArray, tuple[int, ...]], Array]] = {
 
 def interval_times(
     key: PRNGKeyArray, count: int, flow_ratio: Number, distribution: str
-) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+) -> tuple[Row, Row]:
     """(r, t): two draws, sorted; the first flow_ratio · count samples have r = t."""
     r, t = jnp.sort(DISTRIBUTIONS[distribution](key, (2, count)), axis=0)
     return jnp.where(jnp.arange(count) < flow_ratio * count, t, r), t
 
 
 def average_velocity(
-    velocity: Velocity,
-    a_t: Float[Array, "b a"],
-    r: Float[Array, " b"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
-    path_velocity: Float[Array, "b a"],
-) -> tuple[Float[Array, "b a"], Float[Array, "b a"]]:
+    velocity: Velocity, a_t: Action, r: Row, t: Row, observation: Observation, path_velocity: Action
+) -> tuple[Action, Action]:
     """u_θ(a_t, r, t; s) and its target sg[v − (t − r) du_θ/dt].
 
     du/dt is one Jacobian-vector product with the tangent (v, 0, 1) of (a_t, r, t).
@@ -66,13 +70,13 @@ def average_velocity(
 
 def meanflow_loss(
     velocity: Velocity,
-    action: Float[Array, "b a"],
-    observation: Float[Array, "b s"],
+    action: Action,
+    observation: Observation,
     key: PRNGKeyArray,
     flow_ratio: Number = 0.5,
     distribution: str = "logit_normal",
     adaptive_power: Number = 0.0,
-) -> Float[Array, ""]:
+) -> Scalar:
     """E w ‖u_θ(a_t, r, t; s) − u_tgt‖², mean over action dimensions, w = sg (‖·‖² + c)^(−p); p = 0: w = 1."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, action.shape)
@@ -102,9 +106,7 @@ def c_out(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
 
 
-def consistency_function(
-    net: Consistency, x: Float[Array, "*b a"], t: Float[Array, "..."]
-) -> Float[Array, "*b a"]:
+def consistency_function(net: Consistency, x: Action, t: Float[Array, "..."]) -> Action:
     """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t); t is one number a row, or one for all rows."""
     return c_skip(t)[..., None] * x + c_out(t)[..., None] * net(x, t)
 
@@ -125,9 +127,7 @@ def grid_size(step: Int[Array, ""], updates: int) -> Int[Array, ""]:
     return FEWEST + (jnp.asarray(last, jnp.int32) < step).sum()
 
 
-def neighboring_times(
-    key: PRNGKeyArray, count: int, size: Int[Array, ""] | int
-) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+def neighboring_times(key: PRNGKeyArray, count: int, size: Int[Array, ""] | int) -> tuple[Row, Row]:
     """(t_i, t_{i+1}) for i uniform on 0 … N − 2."""
     i = jax.random.randint(key, (count,), 0, size - 1)
     return karras_time(i, size), karras_time(i + 1, size)
@@ -136,12 +136,12 @@ def neighboring_times(
 def consistency_loss(
     online: Consistency,
     teacher: Consistency,
-    action: Float[Array, "b a"],
-    noise: Float[Array, "b a"],
-    earlier: Float[Array, " b"],
-    later: Float[Array, " b"],
+    action: Action,
+    noise: Action,
+    earlier: Row,
+    later: Row,
     scaled: bool = True,
-) -> Float[Array, ""]:
+) -> Scalar:
     """E w ‖f_θ(a + t′ z, t′) − sg f_θ′(a + t z, t)‖², mean over action dimensions; w = 100/(t′ − t), or 1."""
     target = jax.lax.stop_gradient(teacher(action + earlier[..., None] * noise, earlier))
     error = jnp.square(online(action + later[..., None] * noise, later) - target).mean(-1)
@@ -156,8 +156,8 @@ def sampling_times(steps: int, literal: bool = False) -> tuple[float, ...]:
 
 
 def multistep(
-    denoise: Consistency, noise: Float[Array, "*b a"], times: Sequence[float], key: PRNGKeyArray
-) -> Float[Array, "*b a"]:
+    denoise: Consistency, noise: Action, times: Sequence[float], key: PRNGKeyArray
+) -> Action:
     """x = f(T z, t_1); then, for each later time, noise again and f again: x ← f(x + √(t² − ε²) z′, t)."""
     x = denoise(MOST * noise, jnp.asarray(times[0]))
     for k, t in enumerate(times[1:]):
@@ -175,19 +175,17 @@ def levels(finest: int) -> int:
     return finest.bit_length() - 1
 
 
-def shortcut_point(
-    x0: Float[Array, "b a"], x1: Float[Array, "b a"], t: Float[Array, " b"]
-) -> Float[Array, "b a"]:
+def shortcut_point(x0: Action, x1: Action, t: Row) -> Action:
     """x_t = (1 − (1 − ϵ) t) x0 + t x1."""
     return (1.0 - (1.0 - REMAINDER) * t[:, None]) * x0 + t[:, None] * x1
 
 
-def finest_times(key: PRNGKeyArray, count: int, finest: int) -> Float[Array, " b"]:
+def finest_times(key: PRNGKeyArray, count: int, finest: int) -> Row:
     """t uniform on {0, …, M − 1}/M: where the shortest steps begin."""
     return jax.random.randint(key, (count,), 0, finest) / finest
 
 
-def step_indices(count: int, finest: int) -> Float[Array, " b"]:
+def step_indices(count: int, finest: int) -> Row:
     """k of each row: an equal share for log2 M − 1, …, 1, 0 in this order; what remains has k = 0."""
     longer = levels(finest)
     k = jnp.repeat(
@@ -196,20 +194,15 @@ def step_indices(count: int, finest: int) -> Float[Array, " b"]:
     return jnp.concatenate([k, jnp.zeros(count - len(k))])
 
 
-def step_times(key: PRNGKeyArray, k: Float[Array, " b"]) -> Float[Array, " b"]:
+def step_times(key: PRNGKeyArray, k: Row) -> Row:
     """t uniform on the multiples of 2^−k below 1: where steps of index k begin."""
     sections = jnp.exp2(k)
     return jax.random.randint(key, k.shape, 0, sections.astype(jnp.int32)) / sections
 
 
 def finest_steps_loss(
-    velocity: ShortcutField,
-    x0: Float[Array, "b a"],
-    x1: Float[Array, "b a"],
-    t: Float[Array, " b"],
-    observation: Float[Array, "b s"],
-    finest: int,
-) -> Float[Array, ""]:
+    velocity: ShortcutField, x0: Action, x1: Action, t: Row, observation: Observation, finest: int
+) -> Scalar:
     """L_flow = E ‖v(x_t, t, log2 M; s) − (x1 − (1 − ϵ) x0)‖² (mean over action dimensions)."""
     k = jnp.full_like(t, levels(finest))
     output = velocity(shortcut_point(x0, x1, t), t, k, observation)
@@ -219,12 +212,12 @@ def finest_steps_loss(
 def half_steps_loss(
     velocity: ShortcutField,
     target: ShortcutField,
-    x0: Float[Array, "b a"],
-    x1: Float[Array, "b a"],
-    t: Float[Array, " b"],
-    k: Float[Array, " b"],
-    observation: Float[Array, "b s"],
-) -> Float[Array, ""]:
+    x0: Action,
+    x1: Action,
+    t: Row,
+    k: Row,
+    observation: Observation,
+) -> Scalar:
     """L_cons = E ‖v(x_t, t, k; s) − sg ½(v₁ + v₂)‖², v₁ and v₂ two half steps (index k + 1) of the target."""
     x_t, half = shortcut_point(x0, x1, t), 0.5 * jnp.exp2(-k)
     first = target(x_t, t, k + 1.0, observation)
@@ -236,36 +229,25 @@ def half_steps_loss(
 def shortcut_losses(
     velocity: ShortcutField,
     target: ShortcutField,
-    x1: Float[Array, "b a"],
-    observation: Float[Array, "b s"],
+    x1: Action,
+    observation: Observation,
     key: PRNGKeyArray,
     finest: int,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Scalar, Scalar]:
     """L_flow and L_cons on the same data, each with its own noise and times.
 
     The target is a slowly moving copy of the velocity. Without a state, the observation has width 0.
     """
     flow_noise, flow_time, noise_key, time_key = jax.random.split(key, 4)
     count = len(x1)
-    flow = finest_steps_loss(
-        velocity,
-        jax.random.normal(flow_noise, x1.shape),
-        x1,
-        finest_times(flow_time, count, finest),
-        observation,
-        finest,
-    )
+    x0, t = jax.random.normal(flow_noise, x1.shape), finest_times(flow_time, count, finest)
+    flow = finest_steps_loss(velocity, x0, x1, t, observation, finest)
     k = step_indices(count, finest)
     x0, t = jax.random.normal(noise_key, x1.shape), step_times(time_key, k)
     return flow, half_steps_loss(velocity, target, x0, x1, t, k, observation)
 
 
-def jump(
-    velocity: ShortcutField,
-    x0: Float[Array, "*b a"],
-    observation: Float[Array, "*b s"],
-    steps: int,
-) -> Float[Array, "*b a"]:
+def jump(velocity: ShortcutField, x0: Action, observation: Observation, steps: int) -> Action:
     """x ← x + v(x, i/M, log2 M; s)/M for i = 0 … M − 1, differentiable and not clipped."""
     k = jnp.full((), levels(steps), jnp.float32)
     return push(lambda x, t, s: velocity(x, t, k, s), x0, observation, steps)

@@ -16,8 +16,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 Action = Float[Array, "*b a"]
 Observation = Float[Array, "*b s"]
 Time = Float[Array, "..."]  # one per row, or one for all rows
-Times = tuple[Float[Array, " b"], Float[Array, " b"], Float[Array, " b"]]  # (r, m, t)
-Number = float | Float[Array, ""]
+Row = Float[Array, " b"]
+Scalar = Float[Array, ""]
+Times = tuple[Row, Row, Row]  # (r, m, t)
+Number = float | Scalar
 Velocity = Callable[..., Array]  # (a_t, r, t, s) -> v
 
 
@@ -46,9 +48,7 @@ def one_step(
     return flow_map(velocity, noise, jnp.zeros(()), jnp.ones(()), s, preconditioned)
 
 
-def boundary_times(
-    key: PRNGKeyArray, count: int, max_offset: Number
-) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+def boundary_times(key: PRNGKeyArray, count: int, max_offset: Number) -> tuple[Row, Row]:
     """(r, t): t ~ U(0, 1), Δ ~ U(0, Δ_max), r = max(t − Δ, 0)."""
     u = jax.random.uniform(key, (2, count))
     return jnp.maximum(u[0] - max_offset * u[1], 0.0), u[0]
@@ -95,18 +95,18 @@ def with_full_spans(key: PRNGKeyArray, times: Times, share: float) -> Times:
 class Query(NamedTuple):
     """Rows on which a network is called."""
 
-    x: Float[Array, "b a"]
+    x: Action
     r: Float[Array, " *b"]  # one per row, or one for all rows
     t: Float[Array, " *b"]
-    observation: Float[Array, "b s"]
+    observation: Observation
 
-    def times(self) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+    def times(self) -> tuple[Row, Row]:
         """(r, t) of each row."""
         count = (len(self.x),)
         return jnp.broadcast_to(self.r, count), jnp.broadcast_to(self.t, count)
 
 
-def full_span(noise: Float[Array, "b a"], observation: Float[Array, "b s"]) -> Query:
+def full_span(noise: Action, observation: Observation) -> Query:
     """The call at (r, t) = (0, 1): its answer is the displacement from noise to action."""
     return Query(noise, jnp.zeros(()), jnp.ones(()), observation)
 
@@ -115,7 +115,7 @@ class Question(NamedTuple):
     """A call of the velocity network, and what is computed from its answer."""
 
     query: Query
-    finish: Callable[[Float[Array, "b a"]], Any]
+    finish: Callable[[Action], Any]
 
     def alone(self, velocity: Velocity) -> Any:
         """The result from a network call of its own."""
@@ -154,8 +154,8 @@ def share_times(
 
 
 def matching_loss(
-    velocity: Velocity, action: Action, noise: Action, t: Float[Array, " b"], s: Observation
-) -> Float[Array, ""]:
+    velocity: Velocity, action: Action, noise: Action, t: Row, s: Observation
+) -> Scalar:
     """E ‖v_θ(a_t, t, t; s) − (ε − a)‖²: flow matching."""
     v = velocity(noisy_action(action, noise, t), t, t, s)
     return jnp.square(v - conditional_velocity(action, noise)).mean()

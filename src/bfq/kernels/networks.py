@@ -7,15 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.kernels.device import use
-from bfq.kernels.layers import layers, suits
-from bfq.kernels.one_row import fits, two_layers
-from bfq.kernels.products import half_product
-from bfq.kernels.rounded import full
+from bfq.kernels import use
+from bfq.kernels.layers import fits, half_product, layers, suits, two_layers
+from bfq.kernels.leaves import full
 from bfq.nets.mlp import ACTIVATIONS, Finish
 
 
-def apply_layers(
+def fast_layers(
     plain: Callable[..., Array],
     hidden: Sequence[Any],
     finishes: Sequence[Finish],
@@ -58,14 +56,16 @@ class Headed(NamedTuple):
         return (self.finish(z, *norm) * head).sum(-1)
 
 
-def inner(plain: Callable[..., Array], linear: Any, x: Float[Array, "*b i"]) -> Array:
+def half_linear(plain: Callable[..., Array], linear: Any, x: Float[Array, "*b i"]) -> Array:
     """The linear map within a residual block, as a bfloat16 product where those were asked for."""
     if use().kernels and use().half and x.ndim == 2:
         return half_product(x, linear.weight) + linear.bias
     return plain(linear, x)
 
 
-def row_mean(plain: Callable[[Array], Array], x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:
+def mean_by_product(
+    plain: Callable[[Array], Array], x: Float[Array, "*b d"]
+) -> Float[Array, "*b 1"]:
     """On a CPU as a product, since XLA's sums along rows are slow there."""
     if use().kernels or jax.default_backend() != "cpu":
         return plain(x)
@@ -98,7 +98,7 @@ def _product_backward(
 product.defvjp(_product_forward, _product_backward)
 
 
-def mish(plain: Callable[[Array], Array], x: Float[Array, "*b"]) -> Float[Array, "*b"]:
+def fast_mish(plain: Callable[[Array], Array], x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     """Mish with one exponential instead of three transcendentals, and the same for its derivative."""
     return _mish(x)
 

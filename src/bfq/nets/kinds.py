@@ -116,12 +116,7 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
         "norm_mish": norm_mish_critic,
     },
     # μ(s), from (key, observation_dim, action_dim, width, depth)
-    "policy": {
-        "relu": relu_policy,
-        "iql": iql_policy,
-        "rebrac": rebrac_policy,
-        "fql": fql_policy,
-    },
+    "policy": {"relu": relu_policy, "iql": iql_policy, "rebrac": rebrac_policy, "fql": fql_policy},
     # v_θ(a_t, r, t; s), from (key, observation_dim, action_dim, width, depth, time_scale)
     "velocity": {
         "embedded": EmbeddedVelocity,

@@ -18,9 +18,8 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array, Float, Int
 
 from bfq.agents import Agent
-from bfq.kernels.copies import with_copies
-from bfq.kernels.device import use, using
-from bfq.kernels.rounded import without_copies
+from bfq.kernels import use, using
+from bfq.kernels.leaves import with_copies, without_copies
 from bfq.training.compilation import compiler_options
 from bfq.training.population import Population, Transitions, draw_rows, unpack, update_keys
 

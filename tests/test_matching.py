@@ -1,14 +1,14 @@
-"""Flows that run from noise at t = 0 to data at t = 1, shortcut models, and their network."""
+"""Flow matching from noise at t = 0 to data at t = 1, and shortcut models."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose as close
 
-from bfq.flow import few_steps as shortcut
+from bfq.flow import few_steps
 from bfq.flow.matching import UNROLLED, matching_errors, push, random_matching_errors, sample
-from bfq.kernels.device import using
-from bfq.nets.mlp import FlowNet
+from bfq.kernels import using
 
 KEY = jax.random.key(0)
 NONE = jnp.zeros((1, 0))
@@ -34,9 +34,7 @@ def test_euler_steps_converge_to_the_known_flow_map():
         float(jnp.abs(push(gaussian, x0, nothing(x0), k) - exact).max()) for k in (50, 100, 200)
     ]
     assert errors[2] < 0.01
-    np.testing.assert_allclose(
-        [errors[0] / errors[1], errors[1] / errors[2]], 2.0, atol=0.15
-    )  # first order
+    close([errors[0] / errors[1], errors[1] / errors[2]], 2.0, atol=0.15)  # first order
 
 
 @pytest.mark.parametrize("steps", [5, 50])  # in one turn of a GPU's loop, in two and a half
@@ -48,13 +46,9 @@ def test_steps_written_out_are_the_same_steps(steps):
 
     looped = jax.jacrev(pushed)(x0)
     with using(kernels=True):
-        assert (
-            str(jax.make_jaxpr(lambda x: pushed(x))(x0)).count(f"unroll={min(steps, UNROLLED)}")
-            == 1
-        )
-        np.testing.assert_allclose(
-            jax.jacrev(lambda x: pushed(x))(x0), looped, rtol=1e-5, atol=1e-7
-        )
+        traced = str(jax.make_jaxpr(lambda x: pushed(x))(x0))
+        assert traced.count(f"unroll={min(steps, UNROLLED)}") == 1
+        close(jax.jacrev(lambda x: pushed(x))(x0), looped, rtol=1e-5, atol=1e-7)
 
 
 def test_the_loss_is_least_at_the_marginal_velocity():
@@ -65,7 +59,7 @@ def test_the_loss_is_least_at_the_marginal_velocity():
         field = lambda x, t, s: gaussian(x, t, s) + shift + slope * x
         return random_matching_errors(field, x1, nothing(x1), keys[1]).mean()
 
-    np.testing.assert_allclose(jax.grad(loss, (0, 1))(0.0, 0.0), 0.0, atol=0.03)
+    close(jax.grad(loss, (0, 1))(0.0, 0.0), 0.0, atol=0.03)
     assert loss(0.0, 0.0) < min(loss(0.3, 0.0), loss(0.0, -0.3))
 
 
@@ -75,42 +69,29 @@ def test_the_target_is_data_minus_noise_at_the_point_between_them():
     errors = matching_errors(
         lambda x, t, s: seen.append(x) or 3.0 + 0 * x, x0, x1, t, jnp.zeros((2, 0))
     )
-    np.testing.assert_allclose(seen[0][:, 0], t)
-    np.testing.assert_allclose(errors, (3.0 - 1.0) ** 2)
+    close(seen[0][:, 0], t)
+    close(errors, (3.0 - 1.0) ** 2)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 10])
 def test_a_constant_velocity_is_exact_in_any_number_of_steps(steps):
     x0 = jax.random.normal(KEY, (5, 2))
     field = lambda x, t, s: jnp.full_like(x, 0.4)
-    np.testing.assert_allclose(push(field, x0, nothing(x0), steps), x0 + 0.4, atol=1e-6)
+    close(push(field, x0, nothing(x0), steps), x0 + 0.4, atol=1e-6)
 
 
 def test_times_begin_at_noise_and_stop_one_step_before_data():
     field = lambda x, t, s: jnp.broadcast_to(t, x.shape)
     ends = push(field, jnp.zeros((1, 1)), NONE, 4)
-    np.testing.assert_allclose(ends, (0 + 0.25 + 0.5 + 0.75) / 4)
+    close(ends, (0 + 0.25 + 0.5 + 0.75) / 4)
 
 
 def test_samples_are_clipped_at_the_end_alone_and_scaled_by_the_temperature():
     out_and_back = lambda x, t, s: jnp.where(t < 0.5, 8.0, -8.0) * jnp.ones_like(x)
     s = jnp.zeros((50, 2))
     still = sample(out_and_back, s, KEY, 3, 2, temperature=0.1)
-    np.testing.assert_allclose(still, 0.1 * jax.random.normal(KEY, (50, 3)), atol=1e-6)
+    close(still, 0.1 * jax.random.normal(KEY, (50, 3)), atol=1e-6)
     assert float(jnp.abs(sample(out_and_back, s, KEY, 3, 1)).max()) == 1.0
-
-
-def test_the_network_reads_state_action_and_numbers_in_this_order():
-    net = FlowNet(KEY, 2, 3, 16, 2, numbers=2)
-    s, x = jax.random.normal(KEY, (5, 2)), jax.random.normal(jax.random.key(1), (5, 3))
-    t, k = jnp.linspace(0, 1, 5), jnp.full(5, 2.0)
-    by_hand = net.trunk(jnp.concatenate([s, x, t[:, None], k[:, None]], axis=1))
-    np.testing.assert_allclose(net(x, t, k, s), by_hand, rtol=1e-6)
-    np.testing.assert_allclose(net(x, t[1], k[0], s), net(x, jnp.full(5, t[1]), k, s), rtol=1e-6)
-    assert (net.action_dim, net.trunk.norm, set(net.trunk.activations)) == (3, "none", {"gelu"})
-    assert all((layer.bias == 0).all() for layer in (*net.trunk.hidden, net.trunk.output))
-    bound = (6 / (7 + 16)) ** 0.5
-    assert 0.9 * bound < float(jnp.abs(net.trunk.hidden[0].weight).max()) < bound
 
 
 def decay(x, t, k, s):
@@ -121,26 +102,24 @@ def decay(x, t, k, s):
 
 def draws(count=64, dim=2):
     keys = jax.random.split(KEY, 3)
-    k = shortcut.step_indices(count, 8)
+    k = few_steps.step_indices(count, 8)
     x0, x1 = (jax.random.normal(key, (count, dim)) for key in keys[:2])
-    return x0, x1, shortcut.step_times(keys[2], k), k
+    return x0, x1, few_steps.step_times(keys[2], k), k
 
 
 def test_shortcuts_that_are_exact_agree_with_themselves_and_jump_alike():
     x0, x1, t, k = draws()
-    assert shortcut.half_steps_loss(decay, decay, x0, x1, t, k, nothing(x0)) < 1e-12
+    assert few_steps.half_steps_loss(decay, decay, x0, x1, t, k, nothing(x0)) < 1e-12
     for steps in (1, 2, 4, 8):
-        np.testing.assert_allclose(
-            shortcut.jump(decay, x0, nothing(x0), steps), x0 * np.exp(-1), rtol=1e-5
-        )
+        close(few_steps.jump(decay, x0, nothing(x0), steps), x0 * np.exp(-1), rtol=1e-5)
 
 
 def test_both_losses_vanish_for_a_constant_velocity():
     constant = lambda x, t, k, s: jnp.full_like(x, 0.3)
     x0, x1, t, k = draws()
-    assert shortcut.half_steps_loss(constant, constant, x0, x1, t, k, nothing(x0)) == 0
+    assert few_steps.half_steps_loss(constant, constant, x0, x1, t, k, nothing(x0)) == 0
     straight = (1 - 1e-5) * x0 + 0.3
-    assert shortcut.finest_steps_loss(constant, x0, straight, t, nothing(x0), 8) < 1e-12
+    assert few_steps.finest_steps_loss(constant, x0, straight, t, nothing(x0), 8) < 1e-12
 
 
 def test_the_long_step_learns_from_the_target_networks_two_halves():
@@ -148,47 +127,45 @@ def test_the_long_step_learns_from_the_target_networks_two_halves():
     line = lambda a: lambda x, t, k, s: a * x + t[:, None] + 0.1 * k[:, None]
 
     def loss(online, target):
-        return shortcut.half_steps_loss(line(online), line(target), x0, x1, t, k, nothing(x0))
+        return few_steps.half_steps_loss(line(online), line(target), x0, x1, t, k, nothing(x0))
 
     half = 0.5 / 2**k
     x_t = (1 - (1 - 1e-5) * t[:, None]) * x0 + t[:, None] * x1
     v1 = 0.5 * x_t + t[:, None] + 0.1 * (k + 1)[:, None]
     v2 = 0.5 * (x_t + half[:, None] * v1) + (t + half)[:, None] + 0.1 * (k + 1)[:, None]
     expected = jnp.square(line(2.0)(x_t, t, k, None) - 0.5 * (v1 + v2)).mean()
-    np.testing.assert_allclose(loss(2.0, 0.5), expected, rtol=1e-5)
+    close(loss(2.0, 0.5), expected, rtol=1e-5)
     to_online, to_target = jax.grad(loss, (0, 1))(2.0, 0.5)
     assert to_target == 0
     assert abs(to_online) > 0.1
     # no gradient either where one network has both parts
-    np.testing.assert_allclose(
-        jax.grad(lambda a: loss(a, a))(0.5), jax.grad(loss)(0.5, 0.5), rtol=1e-6
-    )
+    close(jax.grad(lambda a: loss(a, a))(0.5), jax.grad(loss)(0.5, 0.5), rtol=1e-6)
 
 
 def test_a_batch_is_split_over_the_longer_steps_and_the_rest_is_the_longest():
-    k = np.asarray(shortcut.step_indices(256, 8))
+    k = np.asarray(few_steps.step_indices(256, 8))
     assert [int((k == index).sum()) for index in (2, 1, 0)] == [85, 85, 86]
     assert (np.diff(k) <= 0).all()
-    assert shortcut.step_indices(2, 8).tolist() == [0.0, 0.0]
+    assert few_steps.step_indices(2, 8).tolist() == [0.0, 0.0]
 
 
 def test_times_are_where_steps_begin():
-    k = shortcut.step_indices(3000, 8)
-    t = shortcut.step_times(KEY, k)
+    k = few_steps.step_indices(3000, 8)
+    t = few_steps.step_times(KEY, k)
     for index in (0, 1, 2):
         assert set(np.asarray(t[k == index]).tolist()) == {i / 2**index for i in range(2**index)}
-    times, counts = np.unique(np.asarray(shortcut.finest_times(KEY, 8000, 8)), return_counts=True)
+    times, counts = np.unique(np.asarray(few_steps.finest_times(KEY, 8000, 8)), return_counts=True)
     np.testing.assert_array_equal(times, np.arange(8) / 8)
-    np.testing.assert_allclose(counts, 1000, atol=150)
+    close(counts, 1000, atol=150)
 
 
 def test_the_flow_loss_is_asked_at_the_finest_step():
     seen = []
     field = lambda x, t, k, s: seen.append(k) or jnp.zeros_like(x)
     x0, x1, t, _ = draws(8)
-    loss = shortcut.finest_steps_loss(field, x0, x1, t, nothing(x0), 8)
-    np.testing.assert_allclose(loss, jnp.square(x1 - (1 - 1e-5) * x0).mean(), rtol=1e-6)
+    loss = few_steps.finest_steps_loss(field, x0, x1, t, nothing(x0), 8)
+    close(loss, jnp.square(x1 - (1 - 1e-5) * x0).mean(), rtol=1e-6)
     assert seen[0].tolist() == [3.0] * 8
-    flow, consistency = shortcut.shortcut_losses(decay, decay, x1, nothing(x1), KEY, 8)
+    flow, consistency = few_steps.shortcut_losses(decay, decay, x1, nothing(x1), KEY, 8)
     assert flow > 0.1
     assert consistency < 1e-12
