@@ -8,47 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from tests.agent_cases import assert_close, assert_mixed, largest, setup
 
 from bfq.agents import Acting, Batch, Spec, iql
 from bfq.agents.learning import descend, learner
 from bfq.agents.registry import configure, get_agent
 
 AGENT = get_agent("iql")
-SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "schedule": "constant"}
 FQL = {"policy": "fql", "critic": "fql", "unit_std": True, "tanh_mean": False, "joint": True,
        "advantage": "online"}  # fmt: skip
 
 
-@cache
-def start(family):
-    config = configure(AGENT, {**SMALL, **(FQL if family else {})})
-    state = jax.jit(AGENT.init, static_argnums=1)(jax.random.key(0), Spec(3, 2), config)
-    # a target that differs from its original, so that a test can tell which of them was used
-    moved = jax.tree.map(
-        lambda x: x + 0.05 * jnp.cos(7.0 * jnp.arange(x.size)).reshape(x.shape),
-        state.critics_target,
+def prepared(family=False, **values):
+    config, state, data = setup(
+        "iql", **{"schedule": "constant", **(FQL if family else {}), **values}
     )
-    return state._replace(critics_target=moved)
-
-
-def made(family=False, **values):
-    return start(family), configure(AGENT, {**SMALL, **(FQL if family else {}), **values})
-
-
-def batch(n=32):
-    keys = jax.random.split(jax.random.key(9), 5)
-    return Batch(
-        jax.random.normal(keys[0], (n, 3)),
-        jax.random.uniform(keys[1], (n, 2), minval=-1, maxval=1),
-        jax.random.normal(keys[2], (n,)),
-        jax.random.normal(keys[3], (n, 3)),
-        jax.random.bernoulli(keys[4], 0.8, (n,)).astype(jnp.float32),
-    )
-
-
-def close(a, b):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+    return state, config, data
 
 
 def uniform_expectile(kappa):
@@ -92,8 +67,9 @@ def test_the_value_is_the_expectile(kappa, law, expectile):
 
 def test_order_of_the_authors():
     """V by Q′; the policy by Q′ and the new V; Q by the new V; the target by the new Q."""
-    state, config = made(beta=2.0, expectile=0.8, learning_rate=1e-2, critic_target_rate=0.1)
-    data, key = batch(), jax.random.key(1)
+    rates = {"learning_rate": 1e-2, "critic_target_rate": 0.1}
+    state, config, data = prepared(beta=2.0, expectile=0.8, **rates)
+    key = jax.random.key(1)
     new, told = jax.jit(AGENT.update)(state, data, key, config)
     u = state.critics_target(data.observations, data.actions).min(0) - state.value.params(
         data.observations
@@ -112,16 +88,14 @@ def test_order_of_the_authors():
     np.testing.assert_allclose(
         told["critic_loss"], ((q[0] - y) ** 2 + (q[1] - y) ** 2).mean(), rtol=1e-4
     )
-    close(
-        new.critics_target,
-        jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, state.critics_target, new.critics.params),
-    )
+    assert_mixed(new.critics_target, state.critics_target, new.critics.params, 0.1)
 
 
 def test_order_of_the_fql_family():
     """All by the parameters before the update, the policy by the online Q, and the target lags one update."""
-    state, config = made(True, beta=2.0, expectile=0.9, learning_rate=1e-2, critic_target_rate=0.1)
-    data, key = batch(), jax.random.key(1)
+    rates = {"learning_rate": 1e-2, "critic_target_rate": 0.1}
+    state, config, data = prepared(True, beta=2.0, expectile=0.9, **rates)
+    key = jax.random.key(1)
     new, told = jax.jit(AGENT.update)(state, data, key, config)
     value = state.value.params
     advantage = state.critics.params(data.observations, data.actions).min(0) - value(
@@ -134,10 +108,7 @@ def test_order_of_the_fql_family():
     y = data.rewards + 0.99 * data.masks * value(data.next_observations)
     q = state.critics.params(data.observations, data.actions)
     np.testing.assert_allclose(told["critic_loss"], ((q - y) ** 2).sum(0).mean(), rtol=1e-4)
-    close(
-        new.critics_target,
-        jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, state.critics_target, state.critics.params),
-    )
+    assert_mixed(new.critics_target, state.critics_target, state.critics.params, 0.1)
 
     # one Adam over the sum of the losses is one for each: no loss moves another's parameters
     def total(networks):
@@ -151,12 +122,11 @@ def test_order_of_the_fql_family():
 
     together = learner((state.policy.params, state.value.params, state.critics.params))
     stepped, _, _ = jax.jit(lambda at: descend(at, total, 1e-2))(together)
-    close(stepped.params, (new.policy.params, new.value.params, new.critics.params))
+    assert_close(stepped.params, (new.policy.params, new.value.params, new.critics.params))
 
 
 def test_weights_are_bounded_and_carry_no_gradient():
-    state, config = made(beta=1000.0)
-    data = batch()
+    state, config, data = prepared(beta=1000.0)
 
     def loss(judges):
         critics, value = judges
@@ -164,42 +134,36 @@ def test_weights_are_bounded_and_carry_no_gradient():
 
     judges = (state.critics_target, state.value.params)
     gradient, told = jax.grad(loss, has_aux=True)(judges)
-    assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
+    assert largest(gradient) == 0.0
     assert 0.0 < float(told["weight"]) <= 100.0
 
 
 def test_no_gradient_reaches_v_or_q_through_a_target():
-    state, config = made()
-    data = batch()
+    state, config, data = prepared()
     by_value = jax.grad(
         lambda v: iql.value_backup_loss(state.critics.params, v, data, config.discount)[0]
     )(state.value.params)
-    assert all((leaf == 0).all() for leaf in jax.tree.leaves(by_value))
+    assert largest(by_value) == 0.0
 
 
 def test_only_the_policys_rate_falls():
-    state, config = made(schedule="cosine", steps=10)
+    state, config, data = prepared(schedule="cosine", steps=10)
     last = state._replace(step=jnp.int32(10))  # where the cosine is 0
-    new, _ = jax.jit(AGENT.update)(last, batch(), jax.random.key(0), config)
-    close(new.policy.params, state.policy.params)
-    assert (
-        float(
-            jnp.abs(new.value.params.net.output.weight - state.value.params.net.output.weight).max()
-        )
-        > 1e-4
-    )
+    new, _ = jax.jit(AGENT.update)(last, data, jax.random.key(0), config)
+    assert_close(new.policy.params, state.policy.params)
+    assert largest(jax.tree.map(jnp.subtract, new.value.params, state.value.params)) > 1e-4
 
 
 def test_dropout_is_for_training_only():
-    state, config = made(dropout=True)
+    state, config, data = prepared(dropout=True)
     losses = [
         iql.policy_loss(
-            state.policy.params, state.critics_target, state.value.params, batch(), key, config
+            state.policy.params, state.critics_target, state.value.params, data, key, config
         )[0]
         for key in jax.random.split(jax.random.key(0), 2)
     ]
     assert losses[0] != losses[1]
-    s = batch().observations
+    s = data.observations
     acted = [
         AGENT.act(state, s, key, config, Acting()) for key in jax.random.split(jax.random.key(0), 2)
     ]
