@@ -7,58 +7,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests import agent_cases as cases
+from tests.agent_cases import KEY, SPEC, flat, largest, scaled, shaken, transitions
 
-from bfq.agents import Acting, Batch, Spec, fawac, fbrac, fql, ifql, iql, learning
-from bfq.agents.registry import configure
+from bfq.agents import Acting, Batch, fawac, fbrac, fql, ifql, iql, learning
 from bfq.flow.matching import random_matching_errors, sample
 
-KEY = jax.random.key(0)
-SPEC = Spec(3, 2)
 FAMILY = [fql, ifql, fbrac, fawac]
-SMALL = {
-    "width": 8,
-    "depth": 1,
-    "critic_width": 8,
-    "critic_depth": 1,
-    "flow_steps": 3,
-    "batch_size": 16,
-}
+SIZES = {"width": 8, "critic_width": 8, "flow_steps": 3, "batch_size": 16}
+DATA = transitions(16)._replace(masks=jnp.ones(16))
 
 
 def small(module, **changed):
-    return configure(module.AGENT, {**SMALL, **changed})
-
-
-def batch(n=16):
-    keys = jax.random.split(jax.random.key(7), 4)
-    s, following = (jax.random.normal(key, (n, 3)) for key in keys[:2])
-    actions = jnp.tanh(jax.random.normal(keys[2], (n, 2)))
-    return Batch(s, actions, jax.random.normal(keys[3], (n,)), following, jnp.ones(n))
-
-
-def flat(tree):
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def size(tree):
-    return float(jnp.abs(flat(tree)).max())
-
-
-def moved(tree, by=0.1):
-    return jax.tree.map(lambda leaf: leaf + by * jax.random.normal(KEY, leaf.shape), tree)
+    return cases.small(module.AGENT.name, **{**SIZES, **changed})
 
 
 def begun(module, **changed):
-    """A state whose target is not what it follows."""
+    """A state with a target unlike its original."""
     config = small(module, **changed)
     state = module.init(KEY, SPEC, config)
-    return state._replace(critics_target=moved(state.critics_target)), config
-
-
-def scaled(critics, factor):
-    """The same critics, their values multiplied."""
-    last = lambda c: (c.stacked.output.weight, c.stacked.output.bias)
-    return eqx.tree_at(last, critics, tuple(factor * leaf for leaf in last(critics)))
+    return state._replace(critics_target=shaken(state.critics_target)), config
 
 
 def test_the_critics_loss_is_the_mean_over_critics_too():
@@ -90,7 +58,7 @@ def td_error(critics, before, state, data, key):
 @pytest.mark.parametrize("module", FAMILY, ids=lambda m: m.AGENT.name)
 def test_one_adam_step_on_the_sum_with_frozen_critics_and_a_target_that_lags(module):
     state, config = begun(module, **({} if module is ifql else {"aggregation": "min"}))
-    before, data = state.networks.params, batch()
+    before, data = state.networks.params, DATA
 
     @jax.jit
     def everything(state, before):
@@ -104,7 +72,7 @@ def test_one_adam_step_on_the_sum_with_frozen_critics_and_a_target_that_lags(mod
     np.testing.assert_allclose(flat(after.networks.params), flat(expected), atol=2e-6)
     lagging = learning.polyak(state.critics_target, before.critics, 0.005)
     np.testing.assert_allclose(flat(after.critics_target), flat(lagging), rtol=1e-5, atol=1e-7)
-    assert all(size(part) > 0 for part in gradient if part is not None)
+    assert all(largest(part) > 0 for part in gradient if part is not None)
     if module is not ifql:  # no part of the policy's loss reaches the critics
         np.testing.assert_allclose(flat(gradient.critics), flat(alone), rtol=1e-4, atol=1e-6)
 
@@ -123,7 +91,7 @@ def test_distillation_follows_the_flow_from_the_same_noise_and_does_not_teach_it
     to_flow = jax.grad(lambda flow: fql.distillation_loss(networks.policy, flow, s, z, 3)[0])(
         networks.flow
     )
-    assert size(to_flow) == 0
+    assert largest(to_flow) == 0
     drift = lambda x, t, s: jnp.full_like(x, 0.2)
     loss, _ = fql.distillation_loss(lambda z, s: jnp.clip(z + 0.2, -1, 1), drift, s, z, 7)
     assert loss < 1e-12
@@ -140,10 +108,10 @@ def test_only_normalized_the_policy_ignores_the_scale_of_q(module, normalized):
         critics = scaled(networks.critics, factor)
         if module is fql:
             before = networks._replace(critics=critics)
-            return jax.grad(lambda n: fql.policy_loss(n, before, batch(), KEY, config)[0])(
+            return jax.grad(lambda n: fql.policy_loss(n, before, DATA, KEY, config)[0])(
                 networks
             ).policy
-        return jax.grad(lambda f: fbrac.policy_loss(f, critics, batch(), KEY, config)[0])(
+        return jax.grad(lambda f: fbrac.policy_loss(f, critics, DATA, KEY, config)[0])(
             networks.flow
         )
 
@@ -162,16 +130,16 @@ def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values(module):
     def gradient(policy):
         if module is fql:
             loss = lambda now: fql.policy_loss(
-                networks._replace(policy=now), networks, batch(), KEY, config
+                networks._replace(policy=now), networks, DATA, KEY, config
             )
         else:
-            loss = lambda now: fbrac.policy_loss(now, networks.critics, batch(), KEY, config)
+            loss = lambda now: fbrac.policy_loss(now, networks.critics, DATA, KEY, config)
         return jax.grad(lambda now: loss(now)[0])(policy)
 
     inside = networks.policy if module is fql else networks.flow
     outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
-    assert size(gradient(inside)) > 1e-3
-    assert size(gradient(outside)) == 0
+    assert largest(gradient(inside)) > 1e-3
+    assert largest(gradient(outside)) == 0
 
 
 def test_fbrac_differentiates_through_all_its_steps():
@@ -182,7 +150,7 @@ def test_fbrac_differentiates_through_all_its_steps():
     @jax.jit
     @jax.value_and_grad
     def loss(flow):
-        return fbrac.policy_loss(flow, networks.critics, batch(), KEY, config)[0]
+        return fbrac.policy_loss(flow, networks.critics, DATA, KEY, config)[0]
 
     _, gradient = loss(networks.flow)
     keys = iter(jax.random.split(KEY, 100))
@@ -194,7 +162,7 @@ def test_fbrac_differentiates_through_all_its_steps():
 
 def test_fbrac_acts_in_as_many_steps_as_asked():
     state, config = begun(fbrac)
-    s = batch().observations
+    s = DATA.observations
     noise_key, _ = jax.random.split(KEY)
     for steps, told in [(3, 0), (1, 1), (7, 7)]:
         expected = sample(state.networks.params.flow, s, noise_key, 2, steps)
@@ -205,16 +173,16 @@ def test_fbrac_acts_in_as_many_steps_as_asked():
 def weighted(alpha, baseline, change=lambda n: n):
     state, config = begun(fawac, alpha=alpha, baseline=baseline)
     before = change(state.networks.params)
-    loss, told = fawac.policy_loss(before.flow, before, batch(), KEY, config)
+    loss, told = fawac.policy_loss(before.flow, before, DATA, KEY, config)
     flow_key, action_key = jax.random.split(KEY)
-    errors = random_matching_errors(before.flow, batch().actions, batch().observations, flow_key)
+    errors = random_matching_errors(before.flow, DATA.actions, DATA.observations, flow_key)
     return before, loss, told, errors, action_key
 
 
 @pytest.mark.parametrize("baseline", ["policy", "network"])
 def test_fawac_weighs_by_the_advantage(baseline):
     before, loss, _, errors, key = weighted(0.3, baseline)
-    data = batch()
+    data = DATA
     if baseline == "network":
         v = before.value(data.observations)
     else:
@@ -232,9 +200,9 @@ def test_fawac_caps_its_weights_and_they_carry_no_gradient():
     assert float(told["weight"]) <= 100.0
     assert float(loss) <= 100.0 * float(errors.mean())
     _, config = begun(fawac)
-    to_all = jax.grad(lambda n: fawac.policy_loss(n.flow, n, batch(), KEY, config)[0])(before)
-    assert size(to_all.critics) == 0
-    fixed = jax.grad(lambda flow: fawac.policy_loss(flow, before, batch(), KEY, config)[0])(
+    to_all = jax.grad(lambda n: fawac.policy_loss(n.flow, n, DATA, KEY, config)[0])(before)
+    assert largest(to_all.critics) == 0
+    fixed = jax.grad(lambda flow: fawac.policy_loss(flow, before, DATA, KEY, config)[0])(
         before.flow
     )
     np.testing.assert_allclose(flat(to_all.flow), flat(fixed), rtol=1e-6)
@@ -255,7 +223,7 @@ def test_fawac_without_an_advantage_is_plain_imitation():
 
 def test_ifql_fits_v_to_the_least_target_and_q_to_v():
     state, config = begun(ifql, expectile=0.8)
-    networks, data = state.networks.params, batch()
+    networks, data = state.networks.params, DATA
     u = state.critics_target(data.observations, data.actions).min(0) - networks.value(
         data.observations
     )
@@ -271,12 +239,12 @@ def test_ifql_fits_v_to_the_least_target_and_q_to_v():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     backup = lambda v: iql.value_backup_loss(networks.critics, v, data, config.discount)[0]
     to_value = jax.grad(backup)(networks.value)
-    assert size(to_value) == 0
+    assert largest(to_value) == 0
 
 
 def test_ifql_takes_the_action_that_the_lesser_online_critic_likes_most():
     state, config = begun(ifql)
-    s = batch().observations
+    s = DATA.observations
     critics, _, flow = state.networks.params
     chosen = ifql.act(state, s, KEY, config, Acting(candidates=32))
     noise_key, _ = jax.random.split(KEY)
@@ -287,7 +255,7 @@ def test_ifql_takes_the_action_that_the_lesser_online_critic_likes_most():
 
 def test_fql_acts_with_one_call_of_its_one_step_policy():
     state, config = begun(fql)
-    s = batch().observations
+    s = DATA.observations
     noise_key, _ = jax.random.split(KEY)
     noise = 0.5 * jax.random.normal(noise_key, (16, 2))
     expected = jnp.clip(state.networks.params.policy(noise, s), -1, 1)

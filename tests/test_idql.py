@@ -1,45 +1,31 @@
 """IDQL: its update from the equations, known values, its sampler and its choice."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.agent_cases import (
+    SPEC,
+    assert_close,
+    assert_mixed,
+    assert_mostly_close,
+    first_step,
+    largest,
+    same,
+    setup,
+    small,
+)
 
-from bfq.agents import Acting, Batch, Spec, dql, iql, learning
+from bfq.agents import Acting, Batch, dql, iql, learning
 from bfq.agents import idql as module
-from bfq.agents.registry import configure, get_agent
+from bfq.agents.registry import get_agent
 from bfq.flow.diffusion import denoise, vp_schedule
 
 AGENT = get_agent("idql")
-SPEC = Spec(3, 2)
-SMALL = {"width": 8, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 32}
 OFFICIAL = {"noise_schedule": "vp", "sampler": "sqrt_beta", "sum_loss": True, "architecture": "idql",
             "critic": "relu", "critic_schedule": "constant", "weight_decay": 0.0}  # fmt: skip
-
-
-def setup(**changes):
-    config = configure(AGENT, {**SMALL, **changes})
-    state = AGENT.init(jax.random.key(0), SPEC, config)
-    other = AGENT.init(
-        jax.random.key(5), SPEC, config
-    )  # targets that are no copies of the online networks
-    state = state._replace(policy_target=other.policy_target, critics_target=other.critics_target)
-    keys = jax.random.split(jax.random.key(1), 4)
-    batch = Batch(
-        jax.random.normal(keys[0], (32, 3)),
-        jnp.tanh(jax.random.normal(keys[1], (32, 2))),
-        jax.random.normal(keys[2], (32,)),
-        jax.random.normal(keys[3], (32, 3)),
-        (jnp.arange(32) % 4 > 0).astype(jnp.float32),
-    )
-    return config, state, batch
-
-
-def first_step(params, gradient, rate, decay=0.0):
-    """Adam's first step is −rate · g/(|g| + ε), AdamW's has −rate · decay · p besides."""
-    return jax.tree.map(
-        lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p), params, gradient
-    )
 
 
 def reference_update(state, batch, key, c):
@@ -85,7 +71,7 @@ def reference_update(state, batch, key, c):
 
 @pytest.mark.parametrize("changes", [{"weight_decay": 0.5}, {**OFFICIAL, "critic_batch_size": 20}])
 def test_an_update_is_what_the_equations_say(changes):
-    config, state, batch = setup(learning_rate=1e-2, expectile=0.8, critic_target_rate=0.1,
+    config, state, batch = setup("idql", width=8, learning_rate=1e-2, expectile=0.8, critic_target_rate=0.1,
                                  policy_target_rate=0.2, **changes)  # fmt: skip
     after, told = jax.jit(AGENT.update)(state, batch, jax.random.key(7), config)
     found = (after.value.params, after.critics.params, after.policy.params)
@@ -93,32 +79,21 @@ def test_an_update_is_what_the_equations_say(changes):
         state, batch
     )
     np.testing.assert_allclose(told["bc_loss"], loss, rtol=2e-3)
-    for mine, theirs in zip(found, expected, strict=True):
-        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
-            # Adam's first step is almost the sign of the gradient: where that is tiny, rounding decides it.
-            assert np.mean(np.abs(a - b) > 1e-3) < 0.02
-    for target, online, new, rate in (
-        (state.critics_target, after.critics.params, after.critics_target, 0.1),
-        (state.policy_target, after.policy.params, after.policy_target, 0.2),
-    ):
-        for a, b, c in zip(*map(jax.tree.leaves, (target, online, new)), strict=True):
-            np.testing.assert_allclose(c, (1 - rate) * a + rate * b, rtol=1e-4, atol=1e-6)
+    assert_mostly_close(found, tuple(expected), atol=1e-3, share=0.02)
+    assert_mixed(after.critics_target, state.critics_target, after.critics.params, 0.1)
+    assert_mixed(after.policy_target, state.policy_target, after.policy.params, 0.2)
 
     # the next update is the behavior's alone, and the critics' last words are repeated
     second, again = jax.jit(AGENT.update)(after, batch, jax.random.key(8), config)
     for name in ("value", "critics", "critics_target"):
-        for a, b in zip(
-            *map(jax.tree.leaves, (getattr(after, name), getattr(second, name))), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
+        assert same(getattr(after, name), getattr(second, name))
     assert again["critic_loss"] == told["critic_loss"]
     assert again["bc_loss"] != told["bc_loss"]
 
     # at the end the behavior stands still; the critics' cosine, counting their own steps, is half way
     end = state._replace(step=jnp.int32(config.steps))
     last, _ = jax.jit(AGENT.update)(end, batch, jax.random.key(9), config)
-    for a, b in zip(*map(jax.tree.leaves, (end.policy.params, last.policy.params)), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-7)
+    assert_close(end.policy.params, last.policy.params, atol=1e-7)
     moved = jnp.abs(
         last.value.params.net.output.weight - state.value.params.net.output.weight
     ).max()
@@ -127,14 +102,14 @@ def test_an_update_is_what_the_equations_say(changes):
 
 
 def test_losses_send_nothing_to_targets_or_to_each_other():
-    config, state, batch = setup()
+    config, state, batch = setup("idql", width=8)
     to_q = jax.grad(lambda c: iql.expectile_value_loss(state.value.params, c, batch, 0.7)[0])(
         state.critics_target
     )
     to_v = jax.grad(lambda v: iql.value_backup_loss(state.critics.params, v, batch, 0.9)[0])(
         state.value.params
     )
-    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((to_q, to_v)))
+    assert largest((to_q, to_v)) == 0.0
 
 
 def test_values_of_a_small_mdp():
@@ -143,9 +118,17 @@ def test_values_of_a_small_mdp():
     V(1) is the κ-expectile of a fair coin, which is κ; so Q(0) = γκ, Q(1, a) = 1[a > 0], Q(2) = 1/(1 − γ).
     """
     kappa, gamma, n = 0.8, 0.9, 300
-    config = configure(AGENT, {**SMALL, "expectile": kappa, "discount": gamma, "critic_every": 1,
-                               "critic_target_rate": 0.05, "learning_rate": 5e-3, "critic_width": 32,
-                               "critic_schedule": "constant"})  # fmt: skip
+    config = small(
+        "idql",
+        width=8,
+        expectile=kappa,
+        discount=gamma,
+        critic_every=1,
+        critic_target_rate=0.05,
+        learning_rate=5e-3,
+        critic_width=32,
+        critic_schedule="constant",
+    )
     where = np.arange(n) % 3
     actions = np.random.default_rng(0).choice([-0.5, 0.5], (n, 2)).astype(np.float32)
     rewards = np.where(where == 0, 0.0, np.where(where == 1, actions[:, 0] > 0, 1.0))
@@ -159,7 +142,7 @@ def test_values_of_a_small_mdp():
     state = AGENT.init(jax.random.key(0), SPEC, config)
     fair = float((actions[where == 1, 0] > 0).mean())
     v1 = kappa * fair / (kappa * fair + (1 - kappa) * (1 - fair))
-    config = configure(AGENT, {**vars(config), "critic_batch_size": n})
+    config = dataclasses.replace(config, critic_batch_size=n)
     learn = jax.jit(
         lambda s: jax.lax.fori_loop(
             0, 2000, lambda _, x: module.update_critics(x, batch, config), s
@@ -176,7 +159,7 @@ def test_values_of_a_small_mdp():
 
 
 def test_a_draw_by_advantage_is_a_draw_by_q():
-    config, state, batch = setup()
+    config, state, batch = setup("idql", width=8)
     state = state._replace(critics_target=jax.tree.map(lambda p: 3.0 * p, state.critics_target))
     acting = Acting(candidates=8, selection="softmax", softmax_weight=2.0)
     by_advantage = AGENT.act(state, batch.observations, jax.random.key(3), config, acting)

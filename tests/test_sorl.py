@@ -1,61 +1,39 @@
 """SORL: critics that know the number of steps, two calls of one Adam, and steps that are drawn."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tests import agent_cases as cases
+from tests.agent_cases import KEY, SPEC, flat, shaken, transitions
 
-from bfq.agents import Acting, Batch, Spec, learning, sorl
+from bfq.agents import Acting, Batch, learning, sorl
 from bfq.agents.learning import Learner
-from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump
 
-KEY = jax.random.key(0)
-SPEC = Spec(3, 2)
-SMALL = {
-    "width": 8,
-    "depth": 1,
-    "critic_width": 8,
-    "critic_depth": 1,
-    "flow_steps": 4,
-    "batch_size": 16,
-}
+SIZES = {"width": 8, "critic_width": 8, "flow_steps": 4, "batch_size": 16}
+DATA = transitions(16)._replace(masks=jnp.ones(16))
 
 
 def small(**changed):
-    return configure(sorl.AGENT, {**SMALL, **changed})
-
-
-def batch(n=16):
-    keys = jax.random.split(jax.random.key(7), 4)
-    s, following = (jax.random.normal(key, (n, 3)) for key in keys[:2])
-    actions = jnp.tanh(jax.random.normal(keys[2], (n, 2)))
-    return Batch(s, actions, jax.random.normal(keys[3], (n,)), following, jnp.ones(n))
-
-
-def flat(tree):
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+    return cases.small("sorl", **{**SIZES, **changed})
 
 
 def begun(**changed):
-    """A state whose targets are not what they follow."""
+    """A state with targets unlike their originals."""
     config = small(**changed)
     state = sorl.init(KEY, SPEC, config)
-    shake = partial(jax.tree.map, lambda leaf: leaf + 0.1 * jax.random.normal(KEY, leaf.shape))
-    return state._replace(
-        critics_target=shake(state.critics_target), policy_target=shake(state.policy_target)
-    ), config
+    targets = {name: shaken(getattr(state, name)) for name in ("critics_target", "policy_target")}
+    return state._replace(**targets), config
 
 
 def test_two_calls_of_one_clipped_adam_and_targets_that_lag():
     """Three updates against optax on the joint parameters, losses as the reference evaluates them."""
     state, config = begun(learning_rate=1e-3, clip_norm=0.5)
-    data = batch()
+    data = DATA
     adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
 
     @jax.jit
@@ -96,7 +74,7 @@ def test_online_and_target_critics_are_told_the_same_number_of_steps(k):
     seen = []
     networks = sorl.Networks(remembering(1.0, seen), state.networks.params.policy)
     state = state._replace(networks=Learner(networks, None), critics_target=remembering(2.0, seen))
-    index, data = jnp.int32(k), batch()
+    index, data = jnp.int32(k), DATA
     loss, _ = sorl.critic_loss(networks.critics, state, data, KEY, index, config)
     sorl.policy_loss(networks.policy, state, data, KEY, index, config)
     assert seen == [[2.0**k]] * 3
@@ -114,7 +92,7 @@ def test_the_value_term_ignores_the_scale_of_q():
     def gradient(scale):
         def loss(policy, critics):
             now = state._replace(networks=Learner(sorl.Networks(critics, policy), None))
-            return sorl.policy_loss(policy, now, batch(), KEY, jnp.int32(1), config)[0]
+            return sorl.policy_loss(policy, now, DATA, KEY, jnp.int32(1), config)[0]
 
         larger = lambda s, a: scale * (5.0 + jnp.stack([a[:, 0], a[:, 1]]))
         return jax.grad(lambda p: loss(p, larger))(policy)
@@ -131,7 +109,7 @@ def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values():
     @jax.jit
     def gradient(policy, k):
         return flat(
-            jax.grad(lambda now: sorl.policy_loss(now, state, batch(), KEY, k, config)[0])(policy)
+            jax.grad(lambda now: sorl.policy_loss(now, state, DATA, KEY, k, config)[0])(policy)
         )
 
     inside = state.networks.params.policy
@@ -155,13 +133,13 @@ def test_a_population_computes_only_the_steps_that_are_drawn():
     axes = sorl.State(0, 0, 0, None)
     several = jax.vmap(sorl.update, in_axes=(axes, None, 0, None))
     states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)._replace(step=state.step)
-    program = str(jax.make_jaxpr(several)(states, batch(), jax.random.split(KEY), config))
+    program = str(jax.make_jaxpr(several)(states, DATA, jax.random.split(KEY), config))
     assert program.count("cond[") >= 2
 
 
 def test_it_acts_in_one_step_or_in_several_with_either_policy():
     state, config = begun()
-    s, (noise_key, _) = batch().observations, jax.random.split(KEY)
+    s, (noise_key, _) = DATA.observations, jax.random.split(KEY)
     noise = jax.random.normal(noise_key, (16, 2))
     for steps, told, policy in [(4, 0, "online"), (1, 1, "online"), (2, 2, "ema")]:
         net = state.networks.params.policy if policy == "online" else state.policy_target
@@ -176,7 +154,7 @@ def test_it_acts_in_one_step_or_in_several_with_either_policy():
 
 def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps():
     state, config = begun()
-    networks, s = state.networks.params, batch().observations
+    networks, s = state.networks.params, DATA.observations
     chosen = sorl.act(
         state, s, KEY, config, Acting(candidates=8, sampling_steps=2, policy="online")
     )

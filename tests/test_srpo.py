@@ -4,39 +4,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests import agent_cases as cases
+from tests.agent_cases import (
+    assert_close,
+    assert_mixed,
+    assert_mostly_close,
+    first_step,
+    largest,
+    same,
+)
 
-from bfq.agents import Acting, Batch, Spec
+from bfq.agents import Acting, Batch
 from bfq.agents import srpo as module
 from bfq.agents.learning import Learner
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 
 AGENT = get_agent("srpo")
-SPEC = Spec(3, 2)
-SMALL = {"width": 8, "critic_width": 8, "depth": 1, "critic_depth": 1, "behavior_depth": 1, "batch_size": 32,
-         "steps": 9}  # fmt: skip
 NETWORKS = ("behavior", "value", "critics", "critics_target", "policy")
 
 
 def setup(**changes):
-    config = configure(AGENT, {**SMALL, **changes})
-    state = AGENT.init(jax.random.key(0), SPEC, config)
-    state = state._replace(
-        critics_target=AGENT.init(jax.random.key(5), SPEC, config).critics_target
+    return cases.setup(
+        "srpo", behavior_depth=1, **{"width": 8, "critic_width": 8, "steps": 9, **changes}
     )
-    keys = jax.random.split(jax.random.key(1), 4)
-    batch = Batch(
-        jax.random.normal(keys[0], (32, 3)),
-        jnp.tanh(jax.random.normal(keys[1], (32, 2))),
-        jax.random.normal(keys[2], (32,)),
-        jax.random.normal(keys[3], (32, 3)),
-        (jnp.arange(32) % 4 > 0).astype(jnp.float32),
-    )
-    return config, state, batch
-
-
-def same(a, b):
-    return all((x == y).all() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -73,8 +64,7 @@ def test_the_surrogates_gradient_is_the_closed_form(normalize):
     direction = jax.grad(lambda x: module.policy_loss(lambda _: x, state, batch, key, config)[0])(a)
     (expected,) = pull_back(direction)
     gradient = jax.grad(lambda p: module.policy_loss(p, state, batch, key, config)[0])(pi)
-    for x, y in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-6)
+    assert_close(gradient, expected, rtol=1e-3)
 
 
 def test_the_normalized_gradient_has_unit_size_in_each_row_and_survives_zero():
@@ -95,7 +85,7 @@ def test_the_policy_step_sends_nothing_to_behavior_or_critics():
         return module.policy_loss(state.policy.params, changed, batch, jax.random.key(0), config)[0]
 
     gradient = jax.jit(jax.grad(loss))((state.behavior.params, state.critics_target))
-    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+    assert largest(gradient) == 0.0
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0])
@@ -159,10 +149,7 @@ def reference_critics(state, batch, c):
         return (((q[0] - y) ** 2).mean() + ((q[1] - y) ** 2).mean()) / 2
 
     def step(loss, params):
-        gradient = jax.grad(loss)(params)
-        return jax.tree.map(
-            lambda p, g: p - c.learning_rate * g / (jnp.abs(g) + 1e-8), params, gradient
-        )
+        return first_step(params, jax.grad(loss)(params), c.learning_rate)
 
     told = v_loss(state.value.params), q_loss(state.critics.params)
     return step(v_loss, state.value.params), step(q_loss, state.critics.params), told
@@ -195,10 +182,7 @@ def test_each_phase_moves_its_own_parameters_alone(step):
 def test_the_switch_is_the_phase(step, phase):
     config, batch, now, after, _ = at(step)
     alone = jax.jit(module.PHASES[phase])(now, batch, jax.random.key(step), config)
-    for a, b in zip(
-        jax.tree.leaves(alone), jax.tree.leaves(after._replace(step=now.step)), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert_close(alone, after._replace(step=now.step))
 
 
 def test_weights_of_the_behavior_decay_and_its_random_frequencies_do_not():
@@ -210,13 +194,10 @@ def test_weights_of_the_behavior_decay_and_its_random_frequencies_do_not():
 def test_the_critics_phase_is_what_the_equations_say():
     config, batch, now, after, told = at(4)
     *expected, losses = jax.jit(reference_critics)(now, batch, config)
-    for mine, theirs in zip((after.value.params, after.critics.params), expected, strict=True):
-        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
-            assert np.mean(np.abs(a - b) > 1e-5) < 0.02
+    found = [after.value.params, after.critics.params]
+    assert_mostly_close(found, expected, atol=1e-5, share=0.02)
     np.testing.assert_allclose([told["value_loss"], told["critic_loss"]], losses, rtol=1e-3)
-    networks = (now.critics_target, after.critics.params, after.critics_target)
-    for old, online, target in zip(*map(jax.tree.leaves, networks), strict=True):
-        np.testing.assert_allclose(target, 0.9 * old + 0.1 * online, rtol=1e-4, atol=1e-6)
+    assert_mixed(after.critics_target, now.critics_target, after.critics.params, 0.1)
 
 
 @pytest.mark.parametrize(("step", "share"), [(7, 1.0), (8, 0.5)])
