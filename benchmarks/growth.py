@@ -12,6 +12,7 @@ programs into JAX's cache, where this one finds them; the rows say so (`from_cac
 """
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -34,7 +35,7 @@ from bfq.bench.measure import (
 )
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput
-from bfq.files import make_folder, read_json, write_bytes, write_json
+from bfq.files import make_folder, write_bytes, write_json
 from bfq.reports.sweep_figures import growth_figure
 from bfq.run import versions
 from bfq.settings import compose
@@ -173,7 +174,7 @@ def grow(args: argparse.Namespace) -> int:
     )  # several processes share the device
     began, until = time.monotonic(), time.monotonic() + args.budget_seconds
     enable_compilation_cache()
-    rows: list[Row] = read_json(args.out) if args.out.exists() else []
+    rows: list[Row] = json.loads(args.out.read_text()) if args.out.exists() else []
     whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     if not whole or not all("microseconds_per_update" in row for row in rows):
         raise BadInput(f"{args.out} does not hold rows of this script: name another --out.")

@@ -22,7 +22,6 @@ from bfq.data.dataset import (
 )
 from bfq.data.store import dataset_folder, home
 from bfq.errors import BadInput, Busy, DiskTrouble
-from bfq.files import read_json
 from bfq.tasks import sources
 
 
@@ -51,7 +50,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert (loaded.sha256, loaded.source, loaded.notes) == (saved.sha256, "dice", ("a note",))
     np.testing.assert_array_equal(loaded.episode_returns, saved.episode_returns)
     np.testing.assert_array_equal(loaded.summary.observation_std, saved.summary.observation_std)
-    assert read_json(path / store.CARD)["made"] == {"seed": 3}
+    assert json.loads((path / store.CARD).read_text())["made"] == {"seed": 3}
     assert not [name for name in os.listdir(path.parent) if name.startswith(".")]
 
 

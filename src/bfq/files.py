@@ -6,17 +6,15 @@ A file is written under a temporary name, flushed, then renamed: readers see all
 import contextlib
 import glob
 import json
-import math
 import os
 import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bfq.errors import BadInput, Busy, DiskTrouble
 
-DIGITS = 19  # the longest whole number in JSON, with its sign
 STALE_S = 3600.0  # a temporary file this old belongs to a killed process
 
 
@@ -50,39 +48,10 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; BadInput if it cannot be read."""
-    check_regular(path)
-    try:
-        return json_of(path.read_text())
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not readable JSON: {error}.") from error
-
-
-def json_of(text: str) -> Any:
-    """Parse JSON; ValueError for NaN and for numbers that are too large."""
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
-
-
-def _finite(text: str) -> float:
-    return float(text) if math.isfinite(float(text)) else _refuse(text)
-
-
-def _whole(text: str) -> int:
-    return int(text) if len(text) <= DIGITS else _refuse(text)
-
-
 def check_regular(path: Path) -> None:
     """Refuse a pipe or a device: reading it may never end."""
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is not a plain file.")
-
-
-def _refuse(number: str) -> NoReturn:
-    shown = number if len(number) <= DIGITS else f"{number[:DIGITS]}…"
-    raise ValueError(f"{shown} is not a finite number of at most {DIGITS} digits")
 
 
 def check_place(folder: Path) -> None:
