@@ -30,7 +30,7 @@ from bfq_paper.comparisons import (
 from bfq_paper.document import escape, html, markdown, number, signed
 from bfq_paper.experiments import EXPERIMENTS, Options, select_experiments
 from bfq_paper.figures import figures, frames_file
-from bfq_paper.merge import front_page, merge, merge_command
+from bfq_paper.merge import front_page, merge, merge_command, page
 from bfq_paper.parts import Training, populations
 from bfq_paper.published import PAPER
 from bfq_paper.sources import Source
@@ -356,5 +356,5 @@ def test_committed_pages_are_up_to_date():
     for name in SCORED:
         found = read_results(ROOT / "results" / name)
         written = (ROOT / "results" / name / "table.md").read_text()
-        for each in found.cells:
-            assert spread(each.ours, each.unit) in written
+        told = f"run `python -m bfq_paper.merge results/{name}`"
+        assert markdown(found.experiment.heading, page(found)) == written, told

@@ -348,3 +348,15 @@ def test_the_recorded_command_has_no_place_of_this_machine(out, tmp_path, monkey
 def test_a_folder_that_cannot_be_written_is_one_sentence():
     with pytest.raises(BadInput, match="cannot write"):
         lock(Path("/proc/nowhere/results"))
+
+
+def test_a_source_tree_that_is_not_installed_has_the_commands(monkeypatch):
+    from bfq.cli import main as cli
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: ())
+    for cached in (cli.verbs, cli.added_commands):
+        cached.cache_clear()
+    assert {"reproduce", "toy"} <= set(cli.verbs())
+    monkeypatch.undo()
+    for cached in (cli.verbs, cli.added_commands):
+        cached.cache_clear()

@@ -34,21 +34,23 @@ ABOUT = (
 
 def draw(results: Results, out: Path) -> None:
     """Write table.md, the figures and index.html of an experiment, and the page of all experiments."""
-    folder = out / results.experiment.folder
-    pictures = figures(results, out)
-    body = tables(results)
-    start: list[Block] = [Paragraph(results.experiment.about)]
-    start += [Paragraph(QUICK)] if results.experiment.quick else []
-    title = results.experiment.heading
+    folder, title = out / results.experiment.folder, results.experiment.heading
+    pictures, body = figures(results, out), page(results)
     for picture in pictures:
         if picture.png:
             write_file(folder / picture.file, picture.png)
     for name in {*ORDER} - {TOY, *(picture.file for picture in pictures)}:
         (folder / name).unlink(missing_ok=True)
-    write_file(folder / "table.md", markdown(title, [*start, *body]).encode())
-    write_file(folder / "index.html", html(title, [*start, *body, *pictures]).encode())
+    write_file(folder / "table.md", markdown(title, body).encode())
+    write_file(folder / "index.html", html(title, [*body, *pictures]).encode())
     if not results.experiment.quick:
         write_file(out / "index.html", front_page(out).encode())
+
+
+def page(results: Results) -> list[Block]:
+    """The text and the tables of an experiment."""
+    quick = [Paragraph(QUICK)] if results.experiment.quick else []
+    return [Paragraph(results.experiment.about), *quick, *tables(results)]
 
 
 def front_page(out: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,20 +31,22 @@ COMMANDS = "bfq.commands"  # the entry point group in which other packages offer
 @cache
 def verbs() -> dict[str, str]:
     """Every command with its description: bfq's own, then those of installed packages."""
-    return VERBS | {name: module.ABOUT for name, module in _offered().items()}
+    return VERBS | {name: module.ABOUT for name, module in added_commands().items()}
 
 
 @cache
-def _offered() -> dict[str, ModuleType]:
+def added_commands() -> dict[str, ModuleType]:
     """Modules of other packages that offer a command: `ABOUT`, `add_arguments` and `run`."""
-    return {
-        point.name: point.load()
-        for point in sorted(entry_points(group=COMMANDS), key=lambda p: p.name)
-    }
+    points = sorted(entry_points(group=COMMANDS), key=lambda point: point.name)
+    if points:
+        return {point.name: point.load() for point in points}
+    # A source tree on PYTHONPATH that is not installed: packages bfq_* beside this one.
+    files = sorted(Path(__file__).parents[2].glob("bfq_*/cli_*.py"))
+    return {f.stem.removeprefix("cli_"): import_module(f"{f.parent.name}.{f.stem}") for f in files}
 
 
 def _module(verb: str) -> ModuleType:
-    return import_module(f"bfq.cli.{verb}") if verb in VERBS else _offered()[verb]
+    return import_module(f"bfq.cli.{verb}") if verb in VERBS else added_commands()[verb]
 
 
 def add_command(commands: Any, name: str, complete: bool) -> None:
