@@ -19,6 +19,8 @@ from bfq.errors import BadInput
 
 DOCS = Path(__file__).parent.parent / "docs"
 EPISODES, LENGTH = 6, 25
+# A file holds no such arrays, or infers the range of actions.
+ARRAYS_ONLY = {"masked-array", "not-numbers", "mixed-widths", "action-beyond-range"}
 N = EPISODES * LENGTH
 
 
@@ -37,7 +39,21 @@ def clean(**changes):
 
 
 def arrays(**changes):
-    return lambda folder: from_arrays(**clean(**changes))
+    """Builds a dataset from arrays; a file of the same arrays has the same defect."""
+
+    def build(folder):
+        given = clean(**changes)
+        try:
+            return from_arrays(**given)
+        except BadInput as refused:
+            name = name_of(refused)
+            if name not in ARRAYS_ONLY:
+                np.savez(folder / "log.npz", **given)
+                with pytest.raises(BadInput, match=rf"\[{name}\]$"):
+                    read_table(folder / "log.npz")
+            raise
+
+    return build
 
 
 def with_value(name, row, value):
