@@ -143,7 +143,6 @@ def describe_acting(run: RunRecord) -> str:
         words.append(f"{values['selection']}{weight}")
     words += [f"noise × {values['temperature']:g}"] if values["temperature"] != 1 else []
     words += [f"{values['policy']} policy"] if values["policy"] != "ema" else []
-    steps, sampler = values.get("sampling_steps", 0), values.get("sampler", "trained")
-    words += [counted(steps, "network call")] if steps else []
-    words += [f"{sampler} sampler"] if sampler != "trained" else []
+    words += [counted(values["sampling_steps"], "network call")] if values["sampling_steps"] else []
+    words += [f"{values['sampler']} sampler"] if values["sampler"] != "trained" else []
     return ", ".join(words)
