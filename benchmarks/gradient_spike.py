@@ -77,7 +77,7 @@ def _updates(rows: dict[str, Array], config: Any, bound: float) -> Updates:
         actions, observations = rows["actions"][drawn], rows["observations"][drawn]
 
         def loss(policy: Any) -> tuple[Array, dict[str, Array]]:
-            value, parts, _ = bfq.behavior_loss(policy, actions, observations, loss_key, config)
+            value, parts, _ = bfq.bootstrap_loss(policy, actions, observations, loss_key, config)
             return factor * value, parts
 
         norm = optax.global_norm(jax.grad(lambda policy: loss(policy)[0])(state.params))

@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from bfq.agents.bfq import Config, behavior_loss
+from bfq.agents.bfq import Config, bootstrap_loss
 from bfq.agents.learning import descend, learner, learning_rate
 from bfq.flow.maps import flow_map
 from bfq.nets.velocity import RawTimeVelocity
@@ -36,7 +36,7 @@ def train(state, rule, share):
         rate = learning_rate(3e-3, "cosine", k, UPDATES)
         return descend(
             state,
-            lambda net: behavior_loss(net, action, none, loss_key, config)[:2],
+            lambda net: bootstrap_loss(net, action, none, loss_key, config)[:2],
             rate,
         )[:2]
 

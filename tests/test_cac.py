@@ -130,7 +130,7 @@ def test_the_gradient_goes_through_every_call():
 
     def total(first, second):
         def denoise(x, t):
-            return module.denoise(first if t == 80.0 else second, batch.observations)(x, t)
+            return module.consistency_of(first if t == 80.0 else second, batch.observations)(x, t)
 
         return multistep(denoise, noise, sampling_times(2), key).sum()
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose as close
 
 from bfq.agents.bfq import (
     Config,
-    behavior_loss,
+    bootstrap_loss,
     boundary_loss,
     composed_displacement,
     composition_loss,
@@ -208,7 +208,7 @@ def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned
 def test_the_weight_of_the_composition_loss_counts_beside_lambda():
     net, action, key = network(), draws(64)[0], jax.random.key(4)
     config = Config(boundary_ratio=0.3, composition_weight=4.0)
-    value, parts, _ = behavior_loss(net, action, jnp.zeros((64, 0)), key, config)
+    value, parts, _ = bootstrap_loss(net, action, jnp.zeros((64, 0)), key, config)
     expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
     close(value, expected, rtol=1e-6)
 
@@ -237,7 +237,7 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
         action = jax.random.uniform(data_key, (256, 2), minval=-1.0)
 
         def loss(net):
-            return behavior_loss(net, action, jnp.zeros((256, 0)), loss_key, config)[:2]
+            return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, config)[:2]
 
         state, _, parts = descend(state, loss, 1e-3)
         return state, parts["composition_loss"]
@@ -265,7 +265,7 @@ def mixed_loss(net, key, ratio, mixing):
     data_key, loss_key = jax.random.split(key)
     action = MU + S * jax.random.normal(data_key, (32, 2))
     config = Config(boundary_ratio=ratio, mixing=mixing)
-    return behavior_loss(net, action, jnp.zeros((32, 0)), loss_key, config)[0]
+    return bootstrap_loss(net, action, jnp.zeros((32, 0)), loss_key, config)[0]
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0])
@@ -368,7 +368,7 @@ def test_a_trained_map_matches_the_closed_form():
             action = MU + S * jax.random.normal(data_key, (256, 2))
 
             def loss(net):
-                return behavior_loss(net, action, jnp.zeros((256, 0)), loss_key, Config())[:2]
+                return bootstrap_loss(net, action, jnp.zeros((256, 0)), loss_key, Config())[:2]
 
             return descend(state, loss, learning_rate(3e-3, "cosine", k, 4000))[:2]
 

@@ -14,11 +14,11 @@ from bfq.agents.learning import (
     critic_loss,
     descend,
     due,
-    guidance,
     guidance_from,
     learner,
     learning_rate,
     polyak,
+    q_guidance,
     td_target,
 )
 from bfq.nets.mlp import Critics
@@ -146,7 +146,7 @@ def test_guidance_is_guidance_from_all_critics_with_its_gradient(how):
     assert len(np.unique(jax.vmap(jax.random.bernoulli)(keys))) == 2
 
     def apart(a, key):
-        value, q = guidance(critics, states, a, key, how)
+        value, q = q_guidance(critics, states, a, key, how)
         return value, q.mean()
 
     def together(a, key):

@@ -89,7 +89,7 @@ def flow_map_loss(
     """L_BC = (1 − λ) L_comp + λ L_bnd."""
     choices = {name: getattr(settings, name) for name in ("boundary_ratio", "mixing", "time_rule")}
     config = bfq.Config(**choices)
-    loss, _, _ = bfq.behavior_loss(velocity, points, unconditional(points), key, config)
+    loss, _, _ = bfq.bootstrap_loss(velocity, points, unconditional(points), key, config)
     return loss
 
 

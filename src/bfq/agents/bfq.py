@@ -190,7 +190,7 @@ def composed_displacement(
     return jax.lax.stop_gradient(a_t - a_r)
 
 
-def behavior_loss(
+def bootstrap_loss(
     policy: Any, action: Actions, s: Observations, key: Key, config: Config, *others: Question
 ) -> tuple[Float[Array, ""], Metrics, list[Any]]:
     """L_BC = λ L_bnd + (1 − λ) w L_comp, its two parts, and the results of `others`, from one network call.
@@ -235,7 +235,7 @@ def guidance(
     def result(displacement: Actions) -> tuple[Array, Array, Array]:
         proposed = noise - displacement
         actions = jnp.clip(proposed, -1.0, 1.0)
-        value, q = learning.guidance(critics, s, actions, key, config.guidance)
+        value, q = learning.q_guidance(critics, s, actions, key, config.guidance)
         return value, q, jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
 
     return Question(full_span(noise, s), result)
@@ -246,7 +246,7 @@ def policy_loss(policy: Any, critics: Critics, batch: Batch, key: Key, config: C
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     action, s = batch.actions, batch.observations
     guide = guidance(critics, jax.random.normal(action_key, action.shape), s, critic_key, config)
-    bc_loss, parts, results = behavior_loss(policy, action, s, bc_key, config, guide)
+    bc_loss, parts, results = bootstrap_loss(policy, action, s, bc_key, config, guide)
     value, q, outside = results[0]
     loss = (action.shape[-1] if config.squares == "sum" else 1) * bc_loss - config.eta * value
     if config.bound_penalty:

@@ -115,7 +115,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     return actor_critic.initial_state(policy, critic_key, spec, config)
 
 
-def denoise(policy: ActionNetwork, observations: Observations) -> Consistency:
+def consistency_of(policy: ActionNetwork, observations: Observations) -> Consistency:
     """f_θ(·, ·; s)."""
     return lambda x, t: consistency_function(lambda x, t: policy(x, t, observations), x, t)
 
@@ -132,7 +132,9 @@ def sample(
     noise_key, chain_key = jax.random.split(key)
     noise = temperature * jax.random.normal(noise_key, (len(observations), policy.action_dim))
     times = sampling_times(steps or config.consistency_steps, config.literal_one_step)
-    return jnp.clip(multistep(denoise(policy, observations), noise, times, chain_key), -1.0, 1.0)
+    return jnp.clip(
+        multistep(consistency_of(policy, observations), noise, times, chain_key), -1.0, 1.0
+    )
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
@@ -158,7 +160,7 @@ def imitation_loss(
     noise = jax.random.normal(noise_key, batch.actions.shape)
     updates = min(config.curriculum_updates, config.steps)
     times = neighboring_times(time_key, len(noise), grid_size(step % updates, updates))
-    online, fixed = (denoise(net, batch.observations) for net in (policy, teacher))
+    online, fixed = (consistency_of(net, batch.observations) for net in (policy, teacher))
     return consistency_loss(online, fixed, batch.actions, noise, *times, config.scaled)
 
 
@@ -169,7 +171,9 @@ def policy_loss(
     bc_key, action_key, critic_key = jax.random.split(key, 3)
     bc_loss = imitation_loss(policy, state.policy_target, state.step, batch, bc_key, config)
     actions = sample(policy, batch.observations, action_key, config)
-    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    value, q = learning.q_guidance(
+        critics, batch.observations, actions, critic_key, config.guidance
+    )
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 

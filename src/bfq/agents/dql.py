@@ -159,7 +159,9 @@ def policy_loss(
         lambda x, t: policy(x, t, batch.observations), schedule, batch.actions, bc_key
     )
     actions = sample(policy, batch.observations, action_key, config)
-    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    value, q = learning.q_guidance(
+        critics, batch.observations, actions, critic_key, config.guidance
+    )
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 

@@ -117,7 +117,9 @@ def policy_loss(
         approximate.noisy, approximate.time
     )
     actions = jnp.clip(actions, -1.0, 1.0) if shared else actions
-    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    value, q = learning.q_guidance(
+        critics, batch.observations, actions, critic_key, config.guidance
+    )
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 

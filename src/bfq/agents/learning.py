@@ -214,7 +214,7 @@ def guidance_from(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> F
     return jnp.where(first, means[0] / sizes[1], means[1] / sizes[0])
 
 
-def guidance(
+def q_guidance(
     critics: Critics,
     observations: Float[Array, "b s"],
     actions: Float[Array, "b a"],

@@ -137,7 +137,9 @@ def policy_loss(
         config.adaptive_power,
     )
     actions = sample(policy, batch.observations, action_key)
-    value, q = learning.guidance(critics, batch.observations, actions, critic_key, config.guidance)
+    value, q = learning.q_guidance(
+        critics, batch.observations, actions, critic_key, config.guidance
+    )
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
