@@ -23,7 +23,7 @@ from bfq.cli.main import main
 from bfq.data import published
 from bfq.data.download import Remote, fetch
 from bfq.data.published import REMOTES, fetch_minari, remotes_for
-from bfq.errors import BadInput
+from bfq.errors import BadInput, DiskTrouble
 from bfq.tasks.sources import load_dataset
 
 BODY = b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 1200  # 307,208 bytes
@@ -281,6 +281,12 @@ def test_refusals_before_any_request(remote, server, tmp_path, monkeypatch):
         with pytest.raises(BadInput, match=f"put it at {tmp_path}/a.hdf5 .*{remote.mirrors[0]}"):
             fetch(remote, tmp_path)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / ".a.hdf5.lock").symlink_to("precious")
+    with pytest.raises(DiskTrouble, match="cannot write"):
+        fetch(remote, tmp_path)
+    assert (tmp_path / "precious").read_text() == "kept"
+    (tmp_path / ".a.hdf5.lock").unlink()
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(BadInput, match=r"pip install 'bfq-rl\[download\]'"):
         fetch(remote, tmp_path)

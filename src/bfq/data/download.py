@@ -84,11 +84,14 @@ def fetch(
             f" (it is published at {remote.mirrors[0]}), or unset {OFFLINE}."
         )
     make_folder(target.parent)
-    with FileLock(target.with_name(f".{target.name}.lock")):
-        if target.exists():  # another process was faster
-            return _check_present(remote, target, say)
-        _try_mirrors(remote, target, progress or (lambda done, total: None), say, retries, timeout)
-    return target
+    try:
+        with FileLock(target.with_name(f".{target.name}.lock")):
+            if target.exists():  # another process was faster
+                return _check_present(remote, target, say)
+            transfer = _Transfer(remote, target, progress or (lambda done, total: None), timeout)
+            return _try_mirrors(transfer, say, retries)
+    except OSError as error:
+        raise DiskTrouble(f"cannot write {target}: {error.strerror or error}.") from error
 
 
 def is_offline(offline: bool | None = None) -> bool:
@@ -154,25 +157,22 @@ def import_pooch() -> Any:
     return pooch
 
 
-def _try_mirrors(
-    remote: Remote, target: Path, progress: Progress, say: Say, retries: int, timeout: float
-) -> None:
+def _try_mirrors(transfer: "_Transfer", say: Say, retries: int) -> Path:
     pooch = import_pooch()
-    transfer = _Transfer(remote, target.with_name(f".{target.name}.part"), progress, timeout)
+    remote, target = transfer.remote, transfer.target
     expected, answers = _expected(remote, target)[0], []
     for url in remote.mirrors:
         settings = {"registry": {remote.file: expected}, "urls": {remote.file: url}}
         registry = pooch.Pooch(target.parent, "", **settings, retry_if_failed=retries)
         try:
             registry.fetch(remote.file, downloader=transfer)
-        except OSError as error:
-            if not hasattr(error, "response"):  # only those of requests have one
-                raise DiskTrouble(f"cannot write {target}: {error.strerror or error}.") from error
-            answers.append(f"{url}: {reason(error)}")
-        except (Refused, ValueError) as error:
+        except (Refused, ValueError, OSError) as error:
+            if isinstance(error, OSError) and not hasattr(error, "response"):
+                raise  # not from requests, so from the disk
             answers.append(f"{url}: {reason(error)}")
         else:
-            return _record(remote, target, pooch.file_hash(str(target)), url, say)
+            _record(remote, target, pooch.file_hash(str(target)), url, say)
+            return target
     raise BadInput(
         f"{remote.file} could not be downloaded: {'; '.join(answers)}."
         f" Try again later, or get it another way and run: bfq data import FILE --as {remote.name}"
@@ -184,9 +184,14 @@ class _Transfer:
     """A downloader for pooch that checks the size and continues a part with a known checksum."""
 
     remote: Remote
-    part: Path
+    target: Path
     progress: Progress
     timeout: float
+
+    @property
+    def part(self) -> Path:
+        """The incomplete file."""
+        return self.target.with_name(f".{self.target.name}.part")
 
     def __call__(self, url: str, output: str, _pooch: Any) -> None:
         # Parts of two versions can only be told apart by the checksum of the whole file.
