@@ -1,14 +1,14 @@
-"""How the time of an update grows with members, batch, width, data and inner steps, one at a time.
+"""Measure how the time per update grows with members, batch, width, data and inner steps, one at a time.
 
     python benchmarks/growth.py --prepare 10 --precision bfloat16   on a GPU
     python benchmarks/growth.py --quick --out growth.json           small sizes, for a CPU
 
 The base has the paper's sizes: 17 observations, 6 actions, batch 256, all networks 4 × 256, a million
-transitions, one member. Rows are written one by one, so that a run that is killed keeps what it has; one that
-is in the file already is not measured again. The picture lies beside the file.
+transitions, one member. Rows are written one by one, so an interrupted run keeps its results, and rows that
+are already in the file are not measured again. The plot is written beside the file.
 
-A program takes much longer to compile than to time. With --prepare N, so many processes first compile all
-programs into JAX's cache, where this one finds them; the rows say so (`from_cache`).
+A program takes much longer to compile than to time. With --prepare N, N processes first compile all programs
+into JAX's cache, where this process finds them (`from_cache` in the rows).
 """
 
 import argparse
@@ -43,12 +43,12 @@ from bfq.training.compilation import CONFIG, enable_compilation_cache
 
 TASK = "halfcheetah-medium-v2"
 FOREVER = 10.0**6  # seconds
-PREPARING = 0.6  # the most of a budget that goes into compiling
+PREPARING = 0.6  # the largest share of the budget for compilation
 Row = dict[str, Any]
 
 
 class Point(NamedTuple):
-    """What is measured: an agent at these sizes."""
+    """An agent and the sizes at which it is measured."""
 
     agent: str
     members: int
@@ -58,7 +58,7 @@ class Point(NamedTuple):
     depth: int
     chunk: int
     repeats: int
-    flow_steps: int | None = None  # None: as many as the agent's preset has
+    flow_steps: int | None = None  # None: as in the agent's preset
     precision: str = "float32"
 
     @property
@@ -74,7 +74,7 @@ class Point(NamedTuple):
         return agent, resize(agent, base, depths, self.width, self.batch, self.flow_steps)
 
     def identity(self) -> Row:
-        """What a row of the file says of itself if it is this point on this device."""
+        """The fields that identify this point in a row of the file, on this device."""
         return describe_update(*self.method(), self.sizes)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ IN_STEPS = ("fql", "dql")  # agents whose inner steps are varied
 
 
 def points(axes: Sequence[str], agents: Sequence[str], precision: str, quick: bool) -> list[Point]:
-    """Each once: the base, then one axis after the other."""
+    """The base, then the points along each axis, without duplicates."""
     base, values = (QUICK_BASE, QUICK_AXES) if quick else (BASE, AXES)
     base = base._replace(precision=precision)
     bases = [base._replace(agent=agent) for agent in agents]
@@ -117,14 +117,14 @@ def points(axes: Sequence[str], agents: Sequence[str], precision: str, quick: bo
 
 
 def compile_point(point: Point) -> float:
-    """Run in a process of its own; the program stays behind in the cache, however soon it was compiled."""
+    """Compile a program into the cache, in a process of its own."""
     enable_compilation_cache()
     CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return compile_update(*point.method(), point.sizes)
 
 
 def prepare(wanted: Sequence[Point], processes: int, until: float) -> None:
-    """Compiles the points' programs side by side, in their order; none is begun after `until`."""
+    """Compile the programs of all points in parallel; none starts after `until`."""
     waiting, running = list(wanted), {}
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         while running or (waiting and time.monotonic() < until):
@@ -133,7 +133,7 @@ def prepare(wanted: Sequence[Point], processes: int, until: float) -> None:
                 running[pool.submit(compile_point, point)] = point
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 point, error = running.pop(future), future.exception()
-                # What went wrong will be met again, and told, when the point is timed.
+                # An error occurs again, and is printed, when the point is timed.
                 how = short(error) if error else f"{future.result():.1f} s"
                 print(f"compiled: {how}: {point}", flush=True)
                 if isinstance(error, BrokenExecutor):
@@ -141,21 +141,21 @@ def prepare(wanted: Sequence[Point], processes: int, until: float) -> None:
 
 
 def measured(wanted: Sequence[Point], until: float) -> Iterator[tuple[Point, Row | str]]:
-    """A row a point, or why there is none."""
+    """Yield a row per point, or why there is none."""
     data: dict[Any, Any] = {}
     for point in wanted:
         if time.monotonic() >= until:
-            yield point, "the time was up"
+            yield point, "out of time"
             continue
         agent, config = point.method()
         need = (point.transitions, agent.needs)
         if need not in data:
             data = {
                 need: random_transitions(point.sizes, agent.needs)
-            }  # one at a time: ten million rows are large
+            }  # only one at a time: ten million rows are large
         try:
             yield point, time_update(agent, config, data[need], point.sizes)
-        except Exception as error:  # noqa: BLE001 - most likely out of memory, and the next one may fit
+        except Exception as error:  # noqa: BLE001 - probably out of memory, and the next point may fit
             yield point, short(error)
 
 
@@ -168,48 +168,52 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def grow(args: argparse.Namespace) -> int:
-    """Measures what the file has not; 1 where something was left out."""
+    """Measure the points that are not in the file; return 1 if one failed."""
     os.environ.setdefault(
         "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
     )  # several processes share the device
-    began, until = time.monotonic(), time.monotonic() + args.budget_seconds
+    start, until = time.monotonic(), time.monotonic() + args.budget_seconds
     enable_compilation_cache()
     rows: list[Row] = json.loads(args.out.read_text()) if args.out.exists() else []
-    whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-    if not whole or not all("microseconds_per_update" in row for row in rows):
-        raise BadInput(f"{args.out} does not hold rows of this script: name another --out.")
-    wished = {
+    valid = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    if not valid or not all("microseconds_per_update" in row for row in rows):
+        raise BadInput(f"{args.out} is not a file of this script: choose another --out.")
+    wanted = {
         point: point.identity()
         for point in points(args.axes, args.agents, args.precision, args.quick)
     }
     make_folder(args.out.absolute().parent)
-    left = [point for point, told in wished.items() if not any(known(row, told) for row in rows)]
-    print(f"{len(wished) - len(left)} of {len(wished)} rows are in {args.out} already", flush=True)
-    if args.prepare and left:
-        prepare(left, args.prepare, began + PREPARING * args.budget_seconds)
-    missed = 0
-    for point, found in measured(left, until):
+    missing = [
+        point
+        for point, identity in wanted.items()
+        if not any(matches(row, identity) for row in rows)
+    ]
+    print(f"{len(wanted) - len(missing)} of {len(wanted)} rows are in {args.out}", flush=True)
+    if args.prepare and missing:
+        prepare(missing, args.prepare, start + PREPARING * args.budget_seconds)
+    failed = 0
+    for point, found in measured(missing, until):
         if isinstance(found, str):
-            print(f"left out: {point}: {found}", flush=True)
-            missed += 1
+            print(f"failed: {point}: {found}", flush=True)
+            failed += 1
             continue
         rows.append({**found, "versions": versions(), "command": shlex.join(["python", *sys.argv])})
         write_json(args.out, rows)
         print(f"{found['microseconds_per_update']:10,.1f} µs: {point}", flush=True)
-    draw(rows, list(wished.values()), args.out.with_suffix(".png"))
-    return 1 if missed else 0
+    plot(rows, list(wanted.values()), args.out.with_suffix(".png"))
+    return 1 if failed else 0
 
 
-def known(row: Row, wished: Row) -> bool:
-    return all(row.get(name) == value for name, value in wished.items())
+def matches(row: Row, identity: Row) -> bool:
+    return all(row.get(name) == value for name, value in identity.items())
 
 
-def draw(rows: Sequence[Row], wished: Sequence[Row], path: Path) -> None:
-    """Pictures the rows that were asked for, those of earlier runs among them."""
-    picture = growth_figure([row for one in wished for row in rows if known(row, one)])
+def plot(rows: Sequence[Row], wanted: Sequence[Row], path: Path) -> None:
+    """Plot the requested rows, including those of earlier runs."""
+    picture = growth_figure([row for one in wanted for row in rows if matches(row, one)])
     if picture:
         write_bytes(path, picture)
-        print(f"drawn: {path}")
+        print(f"plot: {path}")
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -228,23 +232,27 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="along all axes but flow_steps; default bfq",
     )
     add(
-        "--budget-seconds", type=float, default=FOREVER, metavar="S", help="begin no row after them"
+        "--budget-seconds",
+        type=float,
+        default=FOREVER,
+        metavar="S",
+        help="start no row after S seconds",
     )
     add(
         "--prepare",
         type=int,
         default=0,
         metavar="N",
-        help="processes that compile side by side first",
+        help="processes that compile in parallel first",
     )
     add("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
     add("--quick", action="store_true", help="small sizes")
     add("--out", type=Path, default=Path("benchmarks/growth.json"), metavar="FILE.json")
     args = parser.parse_args(words)
     args.axes, args.agents = args.axes.split(","), args.agent.split(",")
-    strange = [axis for axis in args.axes if axis not in AXES]
-    if strange:
-        parser.error(f"there is no axis {strange[0]!r}, only {', '.join(AXES)}")
+    for axis in args.axes:
+        if axis not in AXES:
+            parser.error(f"--axes must be among {', '.join(AXES)}, not {axis!r}")
     if args.out.suffix != ".json":
         parser.error("--out must end in .json")
     if args.prepare < 0 or not args.budget_seconds > 0:

@@ -1,9 +1,9 @@
-"""Whether updates with kernels are those without, on the GPU itself: tests can only interpret them.
+"""Compare updates with and without kernels on a GPU; the tests can only interpret the kernels.
 
     python benchmarks/kernels_agree.py --agent bfq,fql
 
-Small networks of width 64, three members, 20 updates on made-up data, at full float32 precision; printed is
-the largest difference of any metric and of any number of the state, relative to the largest of its array.
+Small networks of width 64, three members, 20 updates on random data, at full float32 precision. Prints the
+largest difference of any metric and of any number of the state, relative to the largest in its array.
 """
 
 import argparse
@@ -23,7 +23,7 @@ TASK, UPDATES, MEMBERS = "halfcheetah-medium-v2", 20, 3
 
 
 def outcome(agent: Agent, kernels: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The metrics and the numbers of the state after the updates."""
+    """The metrics and the state after the updates."""
     os.environ["BFQ_NO_KERNELS"] = "0" if kernels else "1"
     base = compose(TASK, agent.name).config
     config = resize(agent, base, {"steps": 2 * UPDATES}, width=64, batch=64)

@@ -1,10 +1,10 @@
-"""Where the time of an update goes: how many kernels, how long each, and what they are called.
+"""Profile an update: the number of kernels, their names and their times.
 
     python benchmarks/profile_update.py --agent bfq --members 1 --precision bfloat16
     python benchmarks/profile_update.py --chunk 60 --grouped       on a CPU: products, and loops by their kind
 
-Without --overlapped the kernels run one after the other, so that their times add up; with it they run as in
-training, where some overlap and each then takes longer.
+Without --overlapped the kernels run in sequence, so their times add up. With it they run as in training, where
+some overlap and each takes longer.
 """
 
 import argparse
@@ -34,7 +34,7 @@ OVERLAP = "xla_gpu_command_buffer_scheduling_mode"
 
 
 def kernels(folder: Path) -> list[dict[str, Any]]:
-    """What ran on the GPU's streams, or as an operation of a CPU's program, from a trace that JAX wrote."""
+    """The kernels on a GPU's streams, or the operations of a CPU program, from a trace of JAX."""
     (path,) = folder.rglob("*.trace.json.gz")
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]
@@ -56,7 +56,7 @@ def kernels(folder: Path) -> list[dict[str, Any]]:
 
 
 def _on_cpu(event: dict[str, Any]) -> bool:
-    """Whether it is an operation on a CPU, and none that holds others."""
+    """Whether the event is an operation on a CPU that does not contain others."""
     return "thunk_executor" in event.get("args", {}).get("_src", "") and not HOLDS.match(
         event["name"]
     )
@@ -87,16 +87,16 @@ def profile(args: argparse.Namespace) -> None:
 
 
 def show(ran: Sequence[dict[str, Any]], args: argparse.Namespace, seconds: float) -> None:
-    """The kernels of an update by name, the most expensive first."""
+    """Print the kernels of an update by name, most expensive first."""
     print(
-        f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs an update"
+        f"{args.agent}, {args.members} members, {args.precision}: {1e6 * seconds:.1f} µs per update"
     )
     if not ran:
-        print("no kernel was seen")
+        print("no kernels in the trace")
         return
     busy = sum(e["dur"] for e in ran) / args.chunk
     print(
-        f"{len(ran) / args.chunk:.0f} kernels an update, {busy:.0f} µs if they ran one after the other"
+        f"{len(ran) / args.chunk:.0f} kernels per update, {busy:.0f} µs in sequence"
     )
     times: dict[str, list[float]] = defaultdict(list)
     for e in ran:
