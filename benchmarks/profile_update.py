@@ -95,9 +95,7 @@ def show(ran: Sequence[dict[str, Any]], args: argparse.Namespace, seconds: float
         print("no kernels in the trace")
         return
     busy = sum(e["dur"] for e in ran) / args.chunk
-    print(
-        f"{len(ran) / args.chunk:.0f} kernels per update, {busy:.0f} µs in sequence"
-    )
+    print(f"{len(ran) / args.chunk:.0f} kernels per update, {busy:.0f} µs in sequence")
     times: dict[str, list[float]] = defaultdict(list)
     for e in ran:
         times[NUMBER.sub("", e["name"]) if args.grouped else e["name"]].append(e["dur"])
