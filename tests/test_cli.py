@@ -479,10 +479,14 @@ def test_python_in_a_few_lines(tmp_path):
         rewards=np.ones(50),
         timeouts=np.arange(50) % 10 == 9,
     )
-    result = bfq.train(
-        data, "bfq", steps=20, seeds=1, values=WIDTHS, eval_episodes=1, simulator="Pendulum-v1",
-        episode_steps=10, out=tmp_path / "run", quiet=True,
-    )  # fmt: skip
+    options = {
+        "steps": 20, "seeds": 1, "values": WIDTHS, "eval_episodes": 1, "simulator": "Pendulum-v1",
+        "episode_steps": 10, "out": tmp_path / "run", "quiet": True,
+    }  # fmt: skip
+    result = bfq.train(data, "bfq", **options)
+    assert bfq.train(data, "bfq", **options, resume=True) == result
+    with pytest.raises(bfq.BadInput, match="other settings"):
+        bfq.train(data, "bfq", **{**options, "steps": 21}, resume=True)
     assert len(result.scores["return"]) == 1
     assert bfq.evaluate(result.folder, episodes=1).scores["return"] == result.scores["return"]
     policy = bfq.load_policy(result.folder)

@@ -16,7 +16,7 @@ from bfq.evaluation.rollout import population_act
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
 from bfq.options import OPTIONS, PROTOCOL, check_options
 from bfq.run import RunConfig, RunRecord, new_folder
-from bfq.settings import compose, load_run, with_episode_steps
+from bfq.settings import check_same, compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
 
 if TYPE_CHECKING:
@@ -125,14 +125,15 @@ def train(
     name = OWN_DATA if isinstance(task, Dataset) else str(task)
     run = compose(name, load_agent(agent), **options)
     folder = Path(out) if out is not None else new_folder(run)
+    if isinstance(task, Dataset):
+        run = dataclasses.replace(run, task=str((folder / name).absolute()))
     if resume and (folder / "config.json").exists():
+        check_same(run, folder)
         return Result(folder, complete(folder, quiet=quiet))
     if isinstance(task, Dataset):
         if (folder / "config.json").exists():
             raise BadInput(f"{folder} holds a run already: choose another folder.")
-        place = folder / name
-        run = dataclasses.replace(run, task=str(place.absolute()))
-        start(run, folder, task, keep=lambda: save_dataset(task, place))
+        start(run, folder, task, keep=lambda: save_dataset(task, folder / name))
         return Result(folder, complete(folder, task, quiet=quiet))
     return Result(folder, complete(folder, start(run, folder), quiet=quiet))
 

@@ -180,6 +180,14 @@ def _check_run(run: RunConfig) -> None:
         get_agent(name)
 
 
+def check_same(run: RunConfig, folder: Path) -> None:
+    """Refuse a folder that holds a run with other settings."""
+    if (folder / "config.json").exists():
+        there = load_run(folder).planned
+        if dataclasses.replace(there, chunk=run.chunk) != run:
+            raise BadInput(f"{folder} holds a run with other settings: choose another --out.")
+
+
 def options_of_run(run: RunConfig) -> dict[str, Any]:
     """The options that compose this run; what a preset or a default gives is left out."""
     usual = compose(run.task, run.agent)

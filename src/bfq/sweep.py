@@ -21,7 +21,7 @@ from bfq.reports.report import write_report
 from bfq.reports.sweep_figures import sweep_figure
 from bfq.reports.tables import RankedMethod, Standings, standings
 from bfq.run import RunConfig, as_json, versions
-from bfq.settings import command, load_run
+from bfq.settings import check_same, command
 
 ALONE = "run"  # the name of the folder if there is only one run
 Values = Mapping[str, Sequence[Any]]
@@ -64,7 +64,7 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
             raise BadInput(
                 "there is no simulator to rank the settings in: name one with --simulator."
             )
-        _check_same(run, folder / name)
+        check_same(run, folder / name)
     dataset: Dataset | None = None
     for place, (name, run) in enumerate(runs.items(), 1):
         if len(runs) > 1 and not quiet:
@@ -73,14 +73,6 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
             dataset = start(run, folder / name, dataset, quiet)
         complete(folder / name, dataset, quiet=quiet)
     return [folder / name for name in runs]
-
-
-def _check_same(run: RunConfig, folder: Path) -> None:
-    if not (folder / "config.json").exists():
-        return
-    there = load_run(folder).planned
-    if dataclasses.replace(there, chunk=run.chunk) != run:
-        raise BadInput(f"{folder} holds a run with other settings: choose another --out.")
 
 
 @dataclass(frozen=True)
