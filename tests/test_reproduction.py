@@ -282,8 +282,7 @@ def test_a_part_of_another_process_is_left_to_it(finished, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (experiment,) = select_experiments("main", Options(quick=True, agents=["bc"], steps=20))
     plan = make_plan(experiment, Path("out"))
-    held = run.FileLock(Path("runs") / f"{plan.parts[0].folder}.lock")
-    Path("runs").mkdir()
+    held = lock(run.RUNS / ".locks" / plan.parts[0].folder)
     held.acquire()
     waits = []
 

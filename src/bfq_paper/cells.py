@@ -166,9 +166,8 @@ class Results:
                 cells = [self.at(row, column) for row in rows]
                 means = [cell.ours.mean for cell in cells if cell and cell.ours]
                 if len(means) == len(rows) and (name, column) in table.averages:
-                    found.append(
-                        Average(name, column, fmean(means), table.recomputed(name, column))
-                    )
+                    paper = table.recomputed(name, column)
+                    found.append(Average(name, column, fmean(means), paper))
         return found
 
     def _place(self, cell: Cell) -> tuple[str, str]:
@@ -239,12 +238,8 @@ def _is_number(text: str) -> bool:
 
 def _cell(content: dict[str, Any]) -> Cell:
     readings = tuple(
-        Reading(
-            each["name"],
-            tuple(each["values"]),
-            {k: v for k, v in each.items() if k not in ("name", "values")},
-        )
-        for each in content["readings"]
+        Reading(rest.pop("name"), tuple(rest.pop("values")), rest)
+        for rest in map(dict, content["readings"])
     )
     plain = {name: content.get(name, "") for name in OWN}
     run = {name: value for name, value in content.items() if name not in OWN}
@@ -271,7 +266,7 @@ def write_results(results: Results, folder: Path) -> None:
             {
                 **{name: getattr(cell, name) for name in OWN[:-1]},
                 "readings": [
-                    {"name": r.name, "values": r.values, **r.record} for r in cell.readings
+                    {"name": r.name, "values": r.values} | r.record for r in cell.readings
                 ],
                 **cell.run,
             }
@@ -318,10 +313,9 @@ def add_results(out: Path, new: Results, cells: Sequence[Cell]) -> Results:
 def newer_cells(ours: Results, theirs: Results) -> list[Cell]:
     """The cells of other results that are not ours yet, or whose run finished later."""
 
-    def replaces(cell: Cell) -> bool:
-        old = ours.at(cell.row, cell.column)
-        return old is None or (
-            cell != old and cell.run.get("finished", "") >= old.run.get("finished", "")
-        )
+    pairs = [(cell, ours.at(cell.row, cell.column)) for cell in theirs.cells]
 
-    return [cell for cell in theirs.cells if replaces(cell)]
+    def finished(cell: Cell) -> str:
+        return str(cell.run.get("finished", ""))
+
+    return [c for c, old in pairs if not old or (c != old and finished(c) >= finished(old))]

@@ -14,14 +14,12 @@ class Heading(NamedTuple):
 
     text: str
     level: int = 2
-    kind: str = "heading"
 
 
 class Paragraph(NamedTuple):
     """A paragraph."""
 
     text: str
-    kind: str = "paragraph"
 
 
 class Listing(NamedTuple):
@@ -29,7 +27,6 @@ class Listing(NamedTuple):
 
     items: Sequence[str]
     numbered: bool = False
-    kind: str = "listing"
 
 
 class Picture(NamedTuple):
@@ -39,7 +36,6 @@ class Picture(NamedTuple):
     title: str
     caption: str
     png: bytes = b""  # empty if the file is there already
-    kind: str = "picture"
 
 
 class Link(NamedTuple):
@@ -47,7 +43,6 @@ class Link(NamedTuple):
 
     text: str
     target: str
-    kind: str = "link"
 
 
 @dataclass(frozen=True)
@@ -58,20 +53,22 @@ class Grid:
     rows: Sequence[Sequence[str]]
     # gain, loss, same or best, by row and column
     verdicts: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    kind: str = "grid"
+    links: Mapping[str, str] = field(default_factory=dict)  # of names in the first column
 
     def lines(self) -> list[str]:
         """The table in Markdown."""
         marks = [":--", *["--:"] * (len(self.head) - 1)]
-        rows = [
-            [
-                f"**{escape(x)}**" if self.verdicts.get((at, k)) == "best" else escape(x)
-                for k, x in enumerate(row)
-            ]
-            for at, row in enumerate(self.rows)
-        ]
         head = [escape(cell) for cell in self.head]
+        rows = [[self._cell(at, k) for k in range(len(row))] for at, row in enumerate(self.rows)]
         return [f"| {' | '.join(row)} |" for row in (head, marks, *rows)]
+
+    def _cell(self, row: int, column: int) -> str:
+        """A cell in Markdown: a link, bold if it is the best of its row, or plain text."""
+        text = self.rows[row][column]
+        if column == 0 and text in self.links:
+            return f"[{text}]({self.links[text]})"
+        bold = "**" if self.verdicts.get((row, column)) == "best" else ""
+        return f"{bold}{escape(text)}{bold}"
 
 
 Block = Heading | Paragraph | Listing | Picture | Link | Grid
@@ -90,13 +87,13 @@ TEMPLATE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }} · bfq</title><style>{{ css|safe }}</style></head><body><main>
 <h1>{{ title }}</h1>
-{% for block in blocks %}
-{% if block.kind == "heading" %}<h{{ block.level }}>{{ block.text }}</h{{ block.level }}>
-{% elif block.kind == "paragraph" %}<p>{{ block.text }}</p>
-{% elif block.kind == "link" %}<p><a href="{{ block.target }}">{{ block.text }}</a></p>
-{% elif block.kind == "listing" %}{% set tag = "ol" if block.numbered else "ul" %}
+{% for kind, block in blocks %}
+{% if kind == "Heading" %}<h{{ block.level }}>{{ block.text }}</h{{ block.level }}>
+{% elif kind == "Paragraph" %}<p>{{ block.text }}</p>
+{% elif kind == "Link" %}<p><a href="{{ block.target }}">{{ block.text }}</a></p>
+{% elif kind == "Listing" %}{% set tag = "ol" if block.numbered else "ul" %}
 <{{ tag }}>{% for item in block["items"] %}<li>{{ item }}</li>{% endfor %}</{{ tag }}>
-{% elif block.kind == "picture" %}<figure>
+{% elif kind == "Picture" %}<figure>
 <img src="{{ block.file }}" alt="{{ block.title }}. {{ block.caption }}">
 <figcaption><b>{{ block.title }}.</b> {{ block.caption }}</figcaption></figure>
 {% else %}<div class="scroll" tabindex="0"><table class="grid"><thead>
@@ -131,7 +128,8 @@ def html(title: str, blocks: Sequence[Block]) -> str:
     """The page in HTML; pictures are files beside it."""
     css = resources.files("bfq.reports").joinpath("templates/page.css").read_text("utf-8")
     template = jinja2.Environment(autoescape=True).from_string(TEMPLATE)
-    return template.render(title=title, css=css + STYLE, blocks=blocks)
+    named = [(type(block).__name__, block) for block in blocks]
+    return template.render(title=title, css=css + STYLE, blocks=named)
 
 
 def escape(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 
@@ -11,7 +10,7 @@ import numpy as np
 from bfq.reports.drawing import as_png
 from bfq.reports.sweep_figures import sweep_figure
 from bfq_paper.cells import Cell, Results, results_in
-from bfq_paper.comparisons import mixed_rows, shared_scores, uses_one_dataset
+from bfq_paper.comparisons import complete_rows, mixed_rows, shared_scores
 from bfq_paper.document import Picture, counts
 from bfq_paper.drawing import (
     Colors,
@@ -198,26 +197,19 @@ def _frequency_and_score(results: Results, out: Path) -> list[Picture]:
     if results.experiment.quick:
         return []
     scored = results_in(out, EXPERIMENTS["main"])
-    timed = {c.column: fmean(_values(c)) for c in reversed(results.of("frequency")) if c.ours}
+    timed = {c.column: fmean(_values(c)) for c in reversed(results.of("frequency"))}
     first = {_inner_steps(column)[0]: column for column in timed}  # the fewest steps, as scored
-    means = {
-        agent: {
-            cell.row: cell.ours.mean
-            for cell in scored.cells
-            if cell.column == agent and cell.ours and uses_one_dataset(scored, cell.row)
-        }
-        for agent in first
-    }
-    means = {agent: rows for agent, rows in means.items() if rows}
-    rows = sorted(set.intersection(*map(set, means.values()))) if means else []
-    if not rows or len(means) < 2:
+    seeds = {agent: found for agent in first if (found := complete_rows(scored, agent))}
+    shared = set.intersection(*map(set, seeds.values())) if len(seeds) > 1 else set()
+    rows = sorted(shared)
+    if not rows:
         return []
-    ours = {a: Point(timed[first[a]], fmean(means[a][row] for row in rows)) for a in means}
+    means = {a: fmean(fmean(seeds[a][row]) for row in rows) for a in seeds}
+    ours = {a: Point(timed[first[a]], means[a]) for a in seeds}
     paper = {}
-    for agent in means:
+    for agent in ours:
         speed = PAPER["efficiency"].get(first[agent], "frequency")
-        printed = [PAPER["full"].get(row, agent) for row in rows]
-        scores = [each.value for each in takewhile(bool, printed) if each]
+        scores = [each.value for row in rows if (each := PAPER["full"].get(row, agent))]
         if speed and len(scores) == len(rows):
             paper[agent] = Point(speed.value, fmean(scores))
     title = "Frequency and score"

@@ -231,10 +231,9 @@ def _agents(root: Path, up: str) -> list[str]:
         for name in ranked
     ]  # fmt: skip
     head = ["", *heads, "µs per update, 1 seed", "6 seeds"]
-    found = Grid(head, [*lines, ["the data", *data, "", ""]]).lines()
-    folder = "docs/agents/" if not up else f"{up.removesuffix('../')}agents/"
-    links = {f"| {escape(name)} |": f"| [{name}]({folder}{name}.md) |" for name in ranked}
-    return [re.sub(r"^\| .*? \|", lambda m: links.get(m[0], m[0]), line) for line in found]
+    folder = f"{up.removesuffix('../')}agents" if up else "docs/agents"
+    links = {name: f"{folder}/{name}.md" for name in ranked}
+    return Grid(head, [*lines, ["the data", *data, "", ""]], links=links).lines()
 
 
 def _checkerboard(root: Path, up: str) -> list[str]:

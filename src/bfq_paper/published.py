@@ -36,8 +36,6 @@ class PaperTable:
     """A table of the paper."""
 
     name: str
-    title: str
-    caption: str
     unit: str
     units: dict[str, str]  # rows and columns with another unit
     cells: dict[Place, PaperNumber]
@@ -86,8 +84,6 @@ def _table(name: str, entry: dict[str, Any], notes: list[dict[str, Any]]) -> Pap
     printed, groups = _read(entry["table"])
     return PaperTable(
         name=name,
-        title=entry["title"],
-        caption=entry["caption"],
         unit=entry["unit"],
         units=entry.get("units", {}),
         cells={cell: number for cell, number in printed.items() if cell[0] not in groups},

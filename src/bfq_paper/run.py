@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 import bfq
 from bfq import BadInput
-from bfq_paper.cells import Cell, Results, add_results, results_in
+from bfq_paper.cells import Cell, Results, add_results, lock, results_in
 from bfq_paper.experiments import Experiment
 from bfq_paper.figures import TOY, frames_file, is_png
 from bfq_paper.merge import draw
@@ -107,8 +107,9 @@ def reproduce(
         if len(later) == len(waiting):
             time.sleep(PATIENCE_S)
         waiting = later
-    with FileLock(out / plan.experiment.folder / ".draw.lock"):
-        draw(add_results(out, _with_command(plan, command, began), []), out)
+    add_results(out, _with_command(plan, command, began), [])
+    with lock(out / plan.experiment.folder):
+        draw(results_in(out, plan.experiment), out)
     return failures
 
 
@@ -118,13 +119,8 @@ def _held(part: ExperimentPart) -> Iterator[Path]:
     if not part.folder:
         assert isinstance(part, Training)
         bfq.load_dataset(part.config.task)  # generates it
-    folder = RUNS / part.folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder.parent}: {error.strerror}.") from error
-    with FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
-        yield folder
+    with lock(RUNS / ".locks" / part.folder, timeout=0):
+        yield RUNS / part.folder
 
 
 def _with_command(plan: Plan, command: str, began: float) -> Results:

@@ -62,7 +62,7 @@ def as_printed(printed: PaperNumber, unit: str) -> str:
 
 def tables(results: Results) -> list[Block]:
     """Everything about an experiment except its pictures."""
-    notes = _notes(results)
+    notes = _notes(results, single=True)
     return [
         *overview(results),
         *(block for row in results.rows for block in _row(results, row, notes)),
@@ -71,7 +71,7 @@ def tables(results: Results) -> list[Block]:
         *_best_others(results),
         *_listing("Not run yet", _missing(results)),
         *_listing("Failed", [f"{c.row}, {c.column}: {c.why}" for c in results.cells if c.why]),
-        *_listing("The paper's numbers", _general_notes(results)),
+        *_listing("The paper's numbers", _notes(results, single=False)),
         *_listing("Notes on single numbers", notes, numbered=True),
         *_runs(results),
     ]
@@ -216,15 +216,10 @@ def _missing(results: Results) -> list[str]:
     return [row for row in results.experiment.rows if row not in results.rows]
 
 
-def _notes(results: Results) -> list[str]:
-    """Notes on single numbers, in the order of their first cell."""
-    found = [note for cell in results.cells for note in results.notes(cell) if note.cells]
-    return list(dict.fromkeys(note.text for note in found))
-
-
-def _general_notes(results: Results) -> list[str]:
-    found = [note for cell in results.cells for note in results.notes(cell) if not note.cells]
-    return list(dict.fromkeys(note.text for note in found))
+def _notes(results: Results, single: bool) -> list[str]:
+    """Notes on single numbers, or on a whole table of the paper."""
+    notes = [note for cell in results.cells for note in results.notes(cell)]
+    return list(dict.fromkeys(note.text for note in notes if bool(note.cells) == single))
 
 
 def _listing(title: str, items: Sequence[str], numbered: bool = False) -> list[Block]:
