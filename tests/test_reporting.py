@@ -349,14 +349,14 @@ def test_shared_baselines_appear_once_and_equal_names_get_their_folder(read):
     one, two = read("one", baseline=True), read("two", (90.0, 91.0), baseline=True)
     (table,) = standings([one, two])
     assert len(table.data) == 1
-    assert sorted(method.name for method in table.methods) == [
+    assert sorted(row.full_name for row in table.methods) == [
         "Behavior cloning one",
         "Behavior cloning two",
         "Bootstrapped Flow Q-Learning one",
         "Bootstrapped Flow Q-Learning two",
     ]
     (table,) = standings([one, read("again", agent="other", title="Other", baseline=True)])
-    assert [method.name for method in table.methods].count("Behavior cloning") == 1
+    assert [row.full_name for row in table.methods].count("Behavior cloning") == 1
 
 
 def test_one_method_without_normalized_scores_sorts_all_by_return(many, read):

@@ -19,7 +19,7 @@ from bfq.files import write_bytes, write_json
 from bfq.reports import read_finished, score_name
 from bfq.reports.report import write_report
 from bfq.reports.sweep_figures import sweep_figure
-from bfq.reports.tables import RankedMethod, Standings, standings
+from bfq.reports.tables import ScoreRow, ScoreTable, standings
 from bfq.run import RunConfig, as_json, versions
 from bfq.settings import check_same, command
 
@@ -79,23 +79,23 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
 class Ranking:
     """The settings of a sweep, best first."""
 
-    table: Standings
+    table: ScoreTable
     names: tuple[str, ...]  # the hyperparameters that have several values
 
     @property
-    def best(self) -> RankedMethod:
+    def best(self) -> ScoreRow:
         """The setting with the highest mean."""
         return self.table.methods[0]
 
-    def settings(self, method: RankedMethod) -> dict[str, Any]:
+    def settings(self, method: ScoreRow) -> dict[str, Any]:
         """The values of the swept hyperparameters in one setting."""
         return {
             name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
         }
 
-    def scores(self, method: RankedMethod) -> list[float]:
+    def scores(self, method: ScoreRow) -> list[float]:
         """The scores of a setting, one per seed."""
-        return method.run.finite_scores(self.table.unit, method.group)
+        return method.values(self.table.unit)
 
 
 def ranked(folders: Sequence[Path], values: Values) -> Ranking:
@@ -142,8 +142,8 @@ def write_sweep(
     return record
 
 
-def _row(ranking: Ranking, method: RankedMethod) -> dict[str, Any]:
-    score = method.row.score(ranking.table.unit)
+def _row(ranking: Ranking, method: ScoreRow) -> dict[str, Any]:
+    score = method.score(ranking.table.unit)
     return {
         "values": ranking.settings(method),
         "mean": score.mean if score else None,

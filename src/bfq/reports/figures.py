@@ -30,7 +30,7 @@ from bfq.reports.drawing import (
     value_label,
 )
 from bfq.reports.statistics import mean_text, summarize
-from bfq.reports.tables import RankedMethod, Standings, distinguishing_folder, standings
+from bfq.reports.tables import ScoreRow, ScoreTable, distinguishing_folder, standings
 
 # Sizes are in inches.
 ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # of a panel of curves
@@ -191,7 +191,7 @@ def curve_panels(runs: Sequence[Run]) -> list[CurvePanel]:
         elif f"task {run.task}" not in panels:
             (table,) = standings(same)
             best_on_top = reversed(table.methods)
-            entries = [(method.run, method.group, method.name) for method in best_on_top]
+            entries = [(row.run, row.group, row.full_name) for row in best_on_top]
             panels[f"task {run.task}"] = _panel(table.task, same, entries, colors)
     return list(panels.values())
 
@@ -297,7 +297,7 @@ def _style_training(axes: Any, end: int) -> None:
 
 def score_figure(runs: Sequence[Run]) -> bytes | None:
     """The mean of each method with its 95% interval and its seeds; None if nothing was scored."""
-    tables = [table for table in standings(runs) if any(m.row.returns for m in table.methods)]
+    tables = [table for table in standings(runs) if table.caption]
     if not tables:
         return None
     colors, names = agent_colors(runs), method_names(tables)
@@ -311,28 +311,28 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
 def score_caption(runs: Sequence[Run]) -> str:
     """How to read the scores of these runs; mentions only what is drawn."""
     tables = standings(runs)
-    scores = [m.row.score(table.unit) for table in tables for m in table.methods]
+    scores = [row.score(table.unit) for table in tables for row in table.methods]
     data = any(row.score(table.unit) for table in tables for row in table.data)
     first = SEEDS if any(score and score.interval for score in scores) else "Dot: one seed."
     return f"{first} Dashed: the data." if data else first
 
 
-def method_names(tables: Sequence[Standings]) -> dict[str, str]:
+def method_names(tables: Sequence[ScoreTable]) -> dict[str, str]:
     """A name for each method that fits the figure.
 
     If the notes of one setting of an agent do not fit, all its settings use the agent's short name.
     """
-    methods = [method for table in tables for method in table.methods]
-    short = {m.run.agent for m in methods if m.notes and len(m.name) > NOTED}
+    methods = [row for table in tables for row in table.methods]
+    short = {row.agent for row in methods if row.notes and len(row.full_name) > NOTED}
     found = {}
-    for m in methods:
-        name = f"{m.run.agent} {m.notes}" if m.run.agent in short else m.name
-        found[m.name] = literal(textwrap.shorten(name, NAME, placeholder=" …"))
+    for row in methods:
+        name = f"{row.agent} {row.notes}" if row.agent in short else row.full_name
+        found[row.full_name] = literal(textwrap.shorten(name, NAME, placeholder=" …"))
     return found
 
 
 def _draw_scores(
-    axes: Any, table: Standings, colors: dict[str, Any], names: dict[str, str]
+    axes: Any, table: ScoreTable, colors: dict[str, Any], names: dict[str, str]
 ) -> None:
     """One line per method below the mean of the data."""
     style_axes(axes, grid="x")
@@ -341,24 +341,22 @@ def _draw_scores(
     for place, method in enumerate(table.methods):
         axes.axhline(place, color=HAIR, lw=0.8, zorder=0)
         color = group_color(method.run, method.group, colors)
-        _draw_method(axes, place, method, table.unit, color, names[method.name])
+        _draw_method(axes, place, method, table.unit, color, names[method.full_name])
     for score in filter(None, (row.score(table.unit) for row in table.data)):
         axes.axvline(score.mean, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
         where = (score.mean, 1.0), (0, 4), axes.get_xaxis_transform(), "offset points"
         text = f"Data  {mean_text(score, table.unit, spread=False)}"
         axes.annotate(text, *where, color=QUIET, fontsize=9, ha="center")
-    seeds = [len(method.group.places) for method in table.methods]
+    seeds = [row.seeds or 0 for row in table.methods]
     words = describe_unit(score_name(table.unit, table.runs), seeds)
     draw_heading(axes, table.task, words, left=_across(0.02), lift=13)
 
 
-def _draw_method(
-    axes: Any, place: int, method: RankedMethod, unit: str, color: Any, name: str
-) -> None:
+def _draw_method(axes: Any, place: int, method: ScoreRow, unit: str, color: Any, name: str) -> None:
     """The name, the interval, the seeds, their mean, and the mean as a number."""
     where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
     axes.text(-0.03, place, name, color=INK, fontsize=9.5, **where)
-    score = method.row.score(unit)
+    score = method.score(unit)
     mean = mean_text(score, unit, spread=False)
     axes.text(_across(0.985), place, mean, color=color, fontsize=9, **where)
     if score is None:
@@ -372,16 +370,16 @@ def _draw_method(
             axes.plot([low], [place], "<", **arrow)
         if score.interval.high > high:
             axes.plot([high], [place], ">", **arrow)
-        values = method.run.finite_scores(unit, method.group)
+        values = method.values(unit)
         dots = {"ms": 3.6, "alpha": 0.85, "mew": 0, "zorder": 3}
         axes.plot(values, [place] * len(values), "o", color=color, **dots)
     axes.plot([score.mean], [place], "o", color=color, ms=7.5, mec="white", mew=1.2, zorder=4)
 
 
-def score_limits(table: Standings) -> tuple[float, float]:
+def score_limits(table: ScoreTable) -> tuple[float, float]:
     """All seeds and the data, and intervals as far as they do not squeeze everything else."""
     scores = [score for row in table.rows if (score := row.score(table.unit))]
-    seeds = [value for m in table.methods for value in m.run.finite_scores(table.unit, m.group)]
+    seeds = [value for row in table.methods for value in row.values(table.unit)]
     points = seeds + [score.mean for score in scores]
     ends = [end for score in scores for end in score.interval or ()]
     room = ROOM * (max(points) - min(points))

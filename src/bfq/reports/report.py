@@ -144,7 +144,7 @@ def report_page(runs: Sequence[Run]) -> str:
             )
             for run in runs
         ],
-        rankings=[table.ranking for table in tables],
+        rankings=tables,
         scores_png=score_figure(runs) if several else None,
         scores_caption=score_caption(runs),
         curves_png=learning_curves(*runs) if several and together else None,

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
 from rich import box
@@ -32,7 +33,7 @@ MANY = 3  # baselines from which on a single run is a comparison
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """The scores of a dataset or of one setting of an agent."""
+    """The scores of a dataset, or of one setting of an agent: a method."""
 
     task: str
     kind: str  # data | baseline | agent | method
@@ -44,6 +45,9 @@ class ScoreRow:
     updates: int | None
     seeds: int | None  # trained; a summary counts only those with a score
     seconds: float | None  # of the whole run: its groups train together
+    run: Run = field(compare=False, repr=False)
+    group: Group = field(compare=False, repr=False)
+    folder: str = ""  # of the run, if two methods would have the same name
 
     @property
     def scores(self) -> tuple[tuple[str, Summary | None], ...]:
@@ -53,6 +57,20 @@ class ScoreRow:
     def score(self, unit: str) -> Summary | None:
         """The score in this unit, if there is one."""
         return dict(self.scores)[unit]
+
+    def values(self, unit: str) -> list[float]:
+        """The scores of the seeds that have one."""
+        return self.run.finite_scores(unit, self.group)
+
+    @property
+    def notes(self) -> str:
+        """What distinguishes it from other methods of the same agent."""
+        return ", ".join(filter(None, (self.overrides, self.folder)))
+
+    @property
+    def full_name(self) -> str:
+        """The name with its notes."""
+        return f"{self.name} {self.notes}".strip()
 
     @property
     def seeds_text(self) -> str:
@@ -72,50 +90,20 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Rows under a title."""
-
-    title: str
-    rows: tuple[ScoreRow, ...]
-
-    @property
-    def caption(self) -> str:
-        """How to read the scores, if there are any."""
-        return CAPTION if any(row.returns and row.kind != "data" for row in self.rows) else ""
-
-
-@dataclass(frozen=True)
-class RankedMethod:
-    """One setting of one agent among others."""
-
-    run: Run
-    group: Group
-    row: ScoreRow
-    folder: str = ""  # of the run, if two methods would have the same name
-
-    @property
-    def name(self) -> str:
-        """The agent with its notes."""
-        return f"{self.run.title} {self.notes}".strip()
-
-    @property
-    def notes(self) -> str:
-        """What distinguishes it from other methods of the same agent."""
-        return ", ".join(filter(None, (self.group.label, self.folder)))
-
-    def rank(self, unit: str) -> float:
-        """The mean score by which methods are sorted."""
-        score = self.row.score(unit)
-        return score.mean if score else float("-inf")
-
-
-@dataclass(frozen=True)
-class Standings:
-    """All methods on one task, best first."""
+    """Data and methods on one task."""
 
     task: str
-    unit: str  # that methods are sorted by: normalized if every method has it
-    data: tuple[ScoreRow, ...]  # several if runs of one task used different data
-    methods: tuple[RankedMethod, ...]
+    rows: tuple[ScoreRow, ...]  # several of data if runs of one task used different data
+
+    @property
+    def data(self) -> list[ScoreRow]:
+        """The rows of data."""
+        return [row for row in self.rows if row.kind == "data"]
+
+    @property
+    def methods(self) -> list[ScoreRow]:
+        """The other rows."""
+        return [row for row in self.rows if row.kind != "data"]
 
     @property
     def runs(self) -> list[Run]:
@@ -123,19 +111,21 @@ class Standings:
         return [method.run for method in self.methods]
 
     @property
+    def unit(self) -> str:
+        """The unit by which methods are sorted: normalized if every method has it."""
+        returns_only = any(row.returns and not row.normalized for row in self.methods)
+        return "return" if returns_only else "normalized"
+
+    @property
     def title(self) -> str:
         """The task with the budget of the runs."""
-        return table_title(self.runs)
+        scored = any(run.scores for run in self.runs)
+        return f"{self.task}: {_budget(self.runs) if scored else 'no simulator, so no scores'}"
 
     @property
-    def rows(self) -> tuple[ScoreRow, ...]:
-        """The data, then the methods."""
-        return (*self.data, *(method.row for method in self.methods))
-
-    @property
-    def scored(self) -> bool:
-        """Whether any method was evaluated."""
-        return any(run.scores for run in self.runs)
+    def caption(self) -> str:
+        """How to read the scores, if there are any."""
+        return CAPTION if any(row.returns for row in self.methods) else ""
 
     @property
     def normalized(self) -> bool:
@@ -152,19 +142,13 @@ class Standings:
         """Whether actions were chosen in different ways."""
         return len({describe_acting(run) for run in self.runs}) > 1
 
-    @property
-    def ranking(self) -> ScoreTable:
-        """The data, then the methods, each with what distinguishes it."""
-        rows = (
-            replace(method.row, kind="method", overrides=self._notes(method))
-            for method in self.methods
-        )
-        return ScoreTable(self.title, (*self.data, *rows))
-
-    def _notes(self, method: RankedMethod) -> str:
-        updates = counted(method.run.steps, "update") if self.updates_differ else ""
-        acting = describe_acting(method.run) if self.acting_differs else ""
-        return ", ".join(filter(None, (method.notes, updates, acting)))
+    def notes(self, row: ScoreRow) -> str:
+        """What distinguishes a method from the others in this table."""
+        if row.kind == "data":
+            return ""
+        updates = counted(row.run.steps, "update") if self.updates_differ else ""
+        acting = describe_acting(row.run) if self.acting_differs else ""
+        return ", ".join(filter(None, (row.notes, updates, acting)))
 
 
 class Aggregate(NamedTuple):
@@ -177,34 +161,26 @@ class Aggregate(NamedTuple):
 
 def score_table(run: Run) -> ScoreTable:
     """The data, the baselines and the agent of one run."""
-    baselines = [row for baseline in run.baselines for row in _agent_rows(baseline, "baseline")]
-    return ScoreTable(table_title([run]), (_data_row(run), *baselines, *_agent_rows(run, "agent")))
+    baselines = [row for baseline in run.baselines for row in _method_rows(baseline, "baseline")]
+    return ScoreTable(run.task, (_data_row(run), *baselines, *_method_rows(run, "agent")))
 
 
-def standings(runs: Sequence[Run]) -> list[Standings]:
-    """The methods of all runs and of their baselines, task by task."""
+def standings(runs: Sequence[Run]) -> list[ScoreTable]:
+    """The methods of all runs and of their baselines, task by task and best first."""
     tasks = dict.fromkeys(run.task for run in runs)
     return [_standings(task, [run for run in runs if run.task == task]) for task in tasks]
 
 
-def _standings(task: str, runs: Sequence[Run]) -> Standings:
-    found = [
-        RankedMethod(run, group, row)
-        for each in runs
-        for run in (each, *each.baselines)
-        for group, row in zip(run.groups, _agent_rows(run, "agent"), strict=True)
-    ]
-    unique = {method.row: method for method in reversed(found)}
-    returns_only = any(row.returns and not row.normalized for row in unique)
-    unit = "return" if returns_only else "normalized"
-    names = Counter(method.name for method in unique.values())
+def _standings(task: str, runs: Sequence[Run]) -> ScoreTable:
+    everyone = [run for each in runs for run in (each, *each.baselines)]
+    unique = list(dict.fromkeys(row for run in everyone for row in _method_rows(run, "method")))
+    names = Counter(row.full_name for row in unique)
     named = [
-        replace(method, folder=_folder(method.run)) if names[method.name] > 1 else method
-        for method in reversed(unique.values())
+        replace(row, folder=_folder(row.run)) if names[row.full_name] > 1 else row for row in unique
     ]
-    ordered = sorted(named, key=lambda method: method.rank(unit), reverse=True)
-    data = tuple(dict.fromkeys(_data_row(run) for run in runs))
-    return Standings(task, unit, data, tuple(ordered))
+    unit = ScoreTable(task, tuple(named)).unit
+    named.sort(key=lambda row: score.mean if (score := row.score(unit)) else -inf, reverse=True)
+    return ScoreTable(task, (*dict.fromkeys(map(_data_row, runs)), *named))
 
 
 def _folder(run: Run) -> str:
@@ -253,23 +229,20 @@ def rich_table(run: Run) -> Table:
     found = _empty_table(table.title, table.caption, ("return", "normalized", "seeds", "training"))
     found.leading, found.padding = 1, (0, 1, 0, 1)
     for row in table.rows:
-        scores = (
-            f"{mean_text(summary, unit)}\n{interval_text(summary, unit)}".removesuffix(
-                f"\n{ABSENT}"
-            )
-            for unit, summary in row.scores
-        )
-        name = "\n".join(filter(None, (row.name, row.overrides)))
-        cells = (name, *scores, row.seeds_text, row.time_text)
+        cells = ["\n".join(filter(None, (row.name, table.notes(row))))]
+        for unit, summary in row.scores:
+            interval = f"\n{interval_text(summary, unit)}" if summary and summary.interval else ""
+            cells.append(f"{mean_text(summary, unit)}{interval}")
+        cells += [row.seeds_text, row.time_text]
         style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
         found.add_row(*(Text(cell) for cell in cells), style=style)
     return found
 
 
-def rich_standings(table: Standings) -> Table:
+def rich_standings(table: ScoreTable) -> Table:
     """All methods on a task for a terminal of 80 columns, one line each if names allow."""
     head, rows = _cells(table)
-    found = _empty_table(table.title, SHORT_CAPTION if table.scored else "", head[1:])
+    found = _empty_table(table.title, SHORT_CAPTION if table.caption else "", head[1:])
     found.min_width = min(max(60, len(table.title) + 2), 80)  # keeps the title on one line
     for place, cells in enumerate(rows):
         style = "dim" if place < len(table.data) else ""
@@ -277,7 +250,7 @@ def rich_standings(table: Standings) -> Table:
     return found
 
 
-def _cells(table: Standings, detailed: bool = False) -> tuple[list[str], list[list[str]]]:
+def _cells(table: ScoreTable, detailed: bool = False) -> tuple[list[str], list[list[str]]]:
     """Column names and rows; with intervals and ways of acting if `detailed`."""
     units = ["return", *(["normalized"] if table.normalized else [])]
     scores = [name for unit in units for name in (unit, "95% interval")] if detailed else units
@@ -286,10 +259,8 @@ def _cells(table: Standings, detailed: bool = False) -> tuple[list[str], list[li
     head += ["updates"] if table.updates_differ else []
     head += ["acting"] if acting else []
     rows = []
-    entries: list[tuple[ScoreRow, RankedMethod | None]] = [(row, None) for row in table.data]
-    entries += [(method.row, method) for method in table.methods]
-    for row, method in entries:
-        cells = [method.name if method else row.name]
+    for row in table.rows:
+        cells = [row.full_name]
         for unit in units:
             cells.append(mean_text(row.score(unit), unit))
             cells += [interval_text(row.score(unit), unit)] if detailed else []
@@ -297,7 +268,7 @@ def _cells(table: Standings, detailed: bool = False) -> tuple[list[str], list[li
         if table.updates_differ:
             cells.append(f"{row.updates:,}" if row.updates else ABSENT)
         if acting:
-            cells.append(describe_acting(method.run) if method else ABSENT)
+            cells.append(ABSENT if row.kind == "data" else describe_acting(row.run))
         rows.append(cells)
     return head, rows
 
@@ -336,16 +307,16 @@ def markdown_comparison(runs: Sequence[Run]) -> str:
     return "\n".join(parts)
 
 
-def _markdown(table: Standings) -> str:
+def _markdown(table: ScoreTable) -> str:
     head, rows = _cells(table, detailed=True)
     lines = markdown_table(head, [[escape_markdown(name), *cells] for name, *cells in rows])
     return "\n".join([f"## {escape_markdown(table.task)}", "", *lines, "", _caption(table), ""])
 
 
-def _caption(table: Standings) -> str:
+def _caption(table: ScoreTable) -> str:
     """The budget, how actions were chosen if all methods agree, and how to read the numbers."""
-    seeds = range_text([len(method.group.places) for method in table.methods], "seed")
-    if not table.scored:
+    seeds = range_text([row.seeds or 0 for row in table.methods], "seed")
+    if not any(run.scores for run in table.runs):
         updates = range_text([run.steps for run in table.runs], "update")
         return f"{seeds}, {updates}; no simulator, so no scores."
     acting = "" if table.acting_differs else f", acting with {describe_acting(table.runs[0])}"
@@ -364,13 +335,6 @@ def escape_markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in one_line)
 
 
-def table_title(runs: Sequence[Run]) -> str:
-    """The task of the runs with their budget."""
-    if not any(run.scores for run in runs):
-        return f"{runs[0].task}: no simulator, so no scores"
-    return f"{runs[0].task}: {_budget(runs)}"
-
-
 def _budget(runs: Sequence[Run]) -> str:
     """Updates, episodes and checkpoint rule, as ranges if the runs differ."""
     checkpoints = " or ".join(dict.fromkeys(run.protocol["checkpoint"] for run in runs))
@@ -384,10 +348,13 @@ def _data_row(run: Run) -> ScoreRow:
         None if mean is None else summarize([mean])
         for mean in (run.data.return_mean, run.data.normalized_mean)
     )
-    return ScoreRow(run.task, "data", "data", "Data", "", returns, normalized, None, None, None)
+    nobody = Group({}, ())
+    return ScoreRow(
+        run.task, "data", "data", "Data", "", returns, normalized, None, None, None, run, nobody
+    )
 
 
-def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
+def _method_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
     """One row per group of a run."""
     for group in run.groups:
         returns, normalized = (
@@ -395,6 +362,6 @@ def _agent_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
             for unit in ("return", "normalized")
         )
         yield ScoreRow(
-            run.task, kind, run.agent, run.title, group.label, returns, normalized,
-            run.steps, len(group.places), run.train_seconds,
+            run.task, kind, run.agent, run.title, group.label, returns, normalized, run.steps,
+            len(group.places), run.train_seconds, run, group,
         )  # fmt: skip
