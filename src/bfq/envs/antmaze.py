@@ -45,7 +45,7 @@ FIELD_OF_VIEW = 45.0  # degrees, vertical
 
 @dataclass(frozen=True)
 class Maze:
-    """A map: # is wall, all else free; R is the start of D4RL's tasks, G are the goals of its play data."""
+    """A map: # is a wall, R the start of D4RL's tasks, G the goals of its play data."""
 
     rows: tuple[str, ...]
 
@@ -80,7 +80,7 @@ class Maze:
         return np.clip(indices, 0, np.array(self.walls.shape) - 1)
 
     def distances(self, goal: tuple[int, int]) -> Doubles:
-        """Steps from every cell to the goal, by breadth-first search; infinite where there is no path."""
+        """Steps from every cell to the goal, by breadth-first search; infinite without a path."""
         distances = np.full(self.walls.shape, np.inf)
         distances[goal] = 0.0
         queue = deque([goal])
@@ -209,7 +209,7 @@ def as_maze_ant(model: Any) -> None:
 
 
 def flipped(qpos: Doubles) -> npt.NDArray[np.bool_]:
-    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion (w, x, y, z)."""
+    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion."""
     return 1.0 - 2.0 * (qpos[..., 4] ** 2 + qpos[..., 5] ** 2) < 0.0
 
 
@@ -306,7 +306,7 @@ class MazeRobots:
 
 # mypy does not read Gymnasium, so its classes have the type Any.
 class AntMaze(gymnasium.Env):  # type: ignore[misc]
-    """The Ant in a maze as a Gymnasium environment; `info["success"]` is 1 in the step that arrives."""
+    """The Ant in a maze as a Gymnasium environment; `info["success"]` is 1 on arrival."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 

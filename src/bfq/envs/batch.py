@@ -192,7 +192,7 @@ def _open(simulator: str, seeds: Sequence[int], episode_steps: int) -> str:
 
 
 def _registered(simulator: str) -> str:
-    """Describe what Gymnasium has registered; for a class of the user's script, with its address."""
+    """Describe what Gymnasium has registered; classes of the user's script by address."""
     return repr(gymnasium.registry.get(simulator))
 
 

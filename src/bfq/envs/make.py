@@ -1,4 +1,4 @@
-"""From the id of a simulator to an environment. Optional packages are imported only when they are needed.
+"""From the id of a simulator to an environment; optional packages are imported on use.
 
 `ogbench/NAME` is a single-task environment of OGBench and `bfq/NAME` one of bfq; any other id is one of
 Gymnasium's.

@@ -6,7 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,7 @@ class _Repeatable(gymnasium.Wrapper):  # type: ignore[misc]
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Any]:
         """Start an episode; the mazes also draw from NumPy's global generator."""
-        if seed is None:
-            with _without_cast_warning():
-                return super().reset(options=options)
-        with _without_cast_warning(), numpy_seeded(seed):
+        with _without_cast_warning(), nullcontext() if seed is None else numpy_seeded(seed):
             return super().reset(seed=seed, options=options)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The four locomotion robots without Gymnasium's wrappers, bit for bit as its v4 tasks step them.
+"""The four locomotion robots without wrappers, bit for bit like Gymnasium's v4 tasks.
 
 Gymnasium spends a third to a half of its time outside the physics. Here states are copied out once per step,
 and observations, rewards and falls are computed for all robots together.
@@ -82,7 +82,7 @@ SIMULATORS = {name: (robot, False) for robot, name in GYMNASIUM.items()} | {
 
 
 class Robots:
-    """One robot per seed in its first episode, with the methods of `bfq.envs.batch.Environments`.
+    """One robot per seed in its first episode, with the methods of `Environments`.
 
     Several threads share the robots: MuJoCo releases Python's lock while it computes.
     """

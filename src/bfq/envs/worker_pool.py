@@ -1,4 +1,4 @@
-"""Worker processes: each is a separate Python that calls functions sent to it through a pipe.
+"""Worker processes: each is a new Python that calls functions sent through a pipe.
 
 The pools of the standard library import the user's script again in every process, which runs it again if it
 has no main guard. Nothing here imports JAX, since every worker would import it too.
@@ -30,7 +30,7 @@ def cores() -> int:
 
 
 def same_modules() -> dict[str, str]:
-    """Return environment variables with which `python -P` finds the same modules as this process.
+    """Return environment variables with which `python -P` finds this process's modules.
 
     Without -P, it would look in the current folder first, which may hold anything.
     """
@@ -99,7 +99,7 @@ class Worker:
 
 
 class WorkerGroup:
-    """Workers that each hold a share of `count` rows: worker k of n has the rows k, k + n, and so on."""
+    """Workers that share `count` rows: worker k of n has the rows k, k + n, and so on."""
 
     def __init__(self, count: int, processes: int):
         self.count, self.shares = count, [slice(k, None, processes) for k in range(processes)]

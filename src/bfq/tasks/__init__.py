@@ -1,1 +1,1 @@
-"""Tasks: their cards, where their data comes from, and recipes that generate data in simulators."""
+"""Tasks: cards, sources of data, and recipes that generate data in simulators."""

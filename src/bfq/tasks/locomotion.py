@@ -1,4 +1,4 @@
-"""Locomotion data: episodes of Gaussian policies, those that ship with bfq or those in files."""
+"""Locomotion data: episodes of the policies that ship with bfq, or of policies in files."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ def rollout_recipe(
     about: Mapping[str, object],
     old_masses: bool = False,
 ) -> DataRecipe:
-    """Episodes of several policies one after another, with an equal share of the transitions each."""
+    """Episodes of several policies in sequence, each with an equal share of the transitions."""
     shares = np.diff(np.linspace(0, size, len(policies) + 1).astype(int)).tolist()
     parts = []
     for policy, share in zip(policies.values(), shares, strict=True):
@@ -124,7 +124,7 @@ def rollout_recipe(
 
 
 def _block_episodes(size: int) -> int:
-    """Episodes in a block: depends on the part's size alone, since the data must not depend on cores."""
+    """Episodes in a block; depends on the size alone, since data must not depend on cores."""
     episodes = -(-size // MAX_STEPS)
     return min(MOST_EPISODES, max(-(-episodes // BLOCKS), min(LEAST_EPISODES, episodes)))
 
@@ -155,7 +155,7 @@ def reroll_recipe(
     seed: int = 0,
     old_masses: bool = False,
 ) -> DataRecipe:
-    """The recipe of episodes of the policies in D4RL's files or weight files; a million transitions each."""
+    """The recipe for policies in D4RL's files or weight files; a million transitions each."""
     if name is None and len(paths) > 1:
         raise BadInput("several policies give a dataset without a name: add --as NAME.")
     policies = {path.name: _policy(path) for path in paths}

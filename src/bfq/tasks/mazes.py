@@ -123,7 +123,7 @@ def _walker() -> GaussianPolicy:
 def walk_towards(
     robots: MazeRobots, directions: Doubles, rng: np.random.Generator | None = None
 ) -> Floats:
-    """Return actions of Ants that walk in these directions: the policy's mean or, with `rng`, a sample."""
+    """Return the actions of Ants in these directions: the mean or, with `rng`, a sample."""
     seen = np.concatenate([robots.qpos[:, 2:], robots.qvel, directions], axis=1)
     return _walker().act(seen.astype(np.float32), rng)
 
@@ -206,7 +206,7 @@ def antmaze_guide(maze: Maze, rng: np.random.Generator) -> Guide:
 
 
 def _planner_cells(maze: Maze, places: Doubles) -> Cells:
-    """The cells of D4RL's planner, which start at a center: an Ant turns after it has passed the center."""
+    """The cells of D4RL's planner, which start at a center: an Ant turns after passing it."""
     return maze.cells_at(np.maximum(places, 0.0) - UNIT / 2.0)
 
 

@@ -1,4 +1,4 @@
-"""Data by OGBench's published recipes: `navigate` for points and Ants in mazes, `play` for the robot arm.
+"""Data by OGBench's published recipes: `navigate` in mazes and `play` with a robot arm.
 
 `navigate`: a robot starts in a random cell and walks to a goal in a random cell that is not a corridor. Its
 direction is that of the next cell's center (in the goal's cell, of that cell's own center). The Ant's action
@@ -106,7 +106,7 @@ def _model(maze: str) -> Any:
 
 
 def navigate_guide(maze: Maze, robot: str, reach: float, rng: np.random.Generator) -> Guide:
-    """OGBench's planner: the centers of cells on a shortest path, and a new goal after each arrival."""
+    """OGBench's planner: cell centers on a shortest path, and a new goal after each arrival."""
 
     def next_goals(places: Doubles, goals: Doubles) -> Doubles:
         reached = np.linalg.norm(places - goals, axis=1, keepdims=True) <= reach
@@ -138,7 +138,7 @@ def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
 
 @dataclass(frozen=True)
 class PlayBlock:
-    """Episodes of play with a robot arm, with the rewards of one task: a function of (seed, index)."""
+    """Episodes of play with the rewards of one task: a function of (seed, index)."""
 
     scene: str  # cube-single or scene
     episodes: int = PLAY_EPISODES
@@ -204,7 +204,7 @@ def _oracle(subtask: str, environment: Any) -> Any:
 
 
 def _visible_episode(environment: Any, oracles: dict[str, Any], steps: int) -> Columns:
-    """An episode in which a scene's cube stays visible; others are left out, as in the published data."""
+    """An episode in which the cube of a scene stays visible, as in the published data."""
     while True:
         columns, final = _episode(environment, oracles, steps)
         cube = np.vstack([columns["qpos"], final])[:, CUBE : CUBE + 3]
@@ -213,7 +213,7 @@ def _visible_episode(environment: Any, oracles: dict[str, Any], steps: int) -> C
 
 
 def is_visible(cube: Doubles) -> bool:
-    """Whether a path of the cube avoids the scene's right edge, and its left one outside the drawer."""
+    """Whether a path of the cube avoids the right edge, and the left one outside the drawer."""
     y, z = cube[:, 1], cube[:, 2]
     return not ((y >= 0.29) | ((y <= -0.3) & ((z < 0.06) | (z > 0.08)))).any()
 

@@ -1,4 +1,4 @@
-"""From a recipe to a stored dataset: on all cores, resumable, and the same bytes for the same seed."""
+"""From a recipe to a stored dataset: on all cores, resumable, and repeatable by its seed."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ class RecipePart:
 
 
 def part_of(block_of: Callable[[int], Block], size: int, steps: int, most: int) -> RecipePart:
-    """A part in blocks of up to `most` episodes of at most `steps` steps; `block_of` takes their number."""
+    """A part in blocks of up to `most` episodes; `block_of` takes the number of episodes."""
     episodes = min(most, -(-size // steps))  # a small part does not need a whole block
     return RecipePart(block_of(episodes), size, episodes * steps)
 
@@ -81,7 +81,7 @@ def recipe_for(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
 def block_data(
     columns: Sequence[Array], episode_ends: Array, infos: Mapping[str, Array]
 ) -> Dataset:
-    """Whole episodes one after another, with actions in [−1, 1]; `infos` hold the state before each action.
+    """Whole episodes with actions in [−1, 1]; `infos` hold the state before each action.
 
     `columns` are observations, actions, rewards, next observations and masks.
     """
@@ -111,7 +111,7 @@ def generate_dataset(
     progress: Progress = lambda _: None,
     replace: bool = False,
 ) -> Dataset:
-    """Generate the dataset in `folder`, after the blocks that an interrupted process has written."""
+    """Generate the dataset in `folder`, continuing after the blocks that are already there."""
     description = recipe.describe()
     with Writer(folder, description, replace) as writer, WorkerPool(processes or cores()) as pool:
         progress(writer.rows)
@@ -159,7 +159,7 @@ class _BlockQueue:
 
 
 def _fill(pool: WorkerPool, queues: Sequence[_BlockQueue], rows: int) -> None:
-    """Keep the workers busy, with later parts once the first, with `rows` written, needs no more blocks."""
+    """Keep the workers busy, with later parts once the first needs no more blocks."""
     if not queues[0].pending:
         queues[0].submit(pool)
     for one in queues:

@@ -1,4 +1,4 @@
-"""From a name to its data: stored on this machine, generated, or read from a file; and importing files."""
+"""From a name to its data: stored here, generated, or read from a file; and file import."""
 
 import hashlib
 import importlib.util
@@ -127,7 +127,7 @@ def read_any(
     reward_on: Literal["state", "next_state"] = "state",
     **bounds: Any,
 ) -> Dataset:
-    """Read a file (npz, CSV, Parquet, HDF5), a folder of a store, or Minari data by folder or id.
+    """Read a file (npz, CSV, Parquet, HDF5), a stored dataset, or Minari data by folder or id.
 
     `task` says how to read a published file; without it, the content decides. `reward_on` is for OGBench:
     whether the state before the action earns the reward, or the one after it.
@@ -194,9 +194,7 @@ def _check_file_name(path: Path, name: str) -> None:
     """Refuse a D4RL file that is named after another task."""
     own = _read("d4rl:task_name", path)
     if name in TASKS and own != name and own in PUBLISHED:
-        raise BadInput(
-            f"{path.name} is by its name of {own} and not of {name}: choose another --as."
-        )
+        raise BadInput(f"{path.name} is named after {own}, not {name}: choose another --as.")
 
 
 def _check_sizes(piece: Dataset, task: Task | None) -> None:
@@ -210,7 +208,7 @@ def _check_sizes(piece: Dataset, task: Task | None) -> None:
 
 
 def _is_published(paths: Sequence[Path], name: str) -> bool | None:
-    """Whether these are a task's published files, by their SHA-256; None where none is published."""
+    """Whether these are a task's published files, by SHA-256; None where none is published."""
     try:
         remotes = resolve("bfq.data.published:remotes_for")(name) if name in TASKS else ()
     except BadInput:  # the files of this task are not published

@@ -1,4 +1,4 @@
-"""Gaussian policies in NumPy: how they act, their weight files, and those that D4RL's files contain.
+"""Gaussian policies in NumPy: acting, weight files, and the policies in D4RL's files.
 
 A weight file has `hidden_{i}_w` (in × out), `hidden_{i}_b`, `mean_w`, `mean_b`, and `log_std_w`, `log_std_b`
 (a function of the state) or `log_std` (a vector); optionally `obs_mean`, `obs_std`; `meta` is JSON with
@@ -90,7 +90,7 @@ class GaussianPolicy:
 
 
 def save_weights(path: Path, policy: GaussianPolicy) -> None:
-    """Write the arrays in half precision: an error of 0.1 % in a weight is not visible in actions."""
+    """Write the arrays in half precision: an error of 0.1 % in a weight is harmless."""
     half = {name: array.astype(np.float16) for name, array in policy.arrays.items()}
     content = BytesIO()
     # NumPy types the keywords of savez as its own options.
@@ -237,7 +237,7 @@ def _stored_weights(arrays: Mapping[str, Array], deterministic: bool) -> dict[st
 
 
 def _replace_repeated_mean(weights: dict[str, Floats], arrays: Mapping[str, Array]) -> None:
-    """Adroit's expert files store the layer of the mean twice; their data has log σ, equal in all rows."""
+    """Adroit's expert files store the mean layer twice; their data has log σ in every row."""
     pairs = [(f"log_std_{part}", f"mean_{part}") for part in "wb"]
     if not all(a in weights and np.array_equal(weights[a], weights[b]) for a, b in pairs):
         return

@@ -104,7 +104,7 @@ class Counted:
 def test_an_interrupted_process_is_resumed_where_it_stood(tmp_path):
     script = (
         "from pathlib import Path\n"
-        "from tests.test_making import Counted\n"
+        "from tests.test_generation import Counted\n"
         "from bfq.tasks.recipes import DataRecipe, RecipePart, generate_dataset\n"
         f"part = RecipePart(Counted({str(tmp_path)!r}, 7), 50)\n"
         f"generate_dataset(DataRecipe('r', 's', (part,)), Path({str(tmp_path)!r}) / 'set', 1)\n"
@@ -330,7 +330,7 @@ def test_an_imported_file_is_compared_with_the_published_one(
 
 def test_a_file_named_after_another_task_is_refused(tmp_path):
     path = hopper_file(tmp_path, "hopper_medium_replay-v2.hdf5")
-    with pytest.raises(BadInput, match="of hopper-medium-replay-v2 and not of hopper-medium-v2"):
+    with pytest.raises(BadInput, match="named after hopper-medium-replay-v2, not hopper-medium-v2"):
         import_files([path], "hopper-medium-v2")
     assert not store.exists(dataset_folder("hopper-medium-v2"))
     import_files([path], "my-hopper")  # names that are not tasks are free
