@@ -17,7 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from bfq.data.readers import minari
+from bfq.data.readers.minari import read_minari
 from bfq.files import write_json
 from bfq.run import versions
 
@@ -68,7 +68,7 @@ def main():
         make_store(Path(folder), args.episodes, args.steps)
         for _ in range(args.repeats):
             began = time.monotonic()
-            dataset = minari.read(Path(folder))
+            dataset = read_minari(Path(folder))
             times.append(time.monotonic() - began)
     result = {
         "transitions": len(dataset),

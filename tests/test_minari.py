@@ -100,9 +100,8 @@ def test_every_number_of_a_plain_dataset_is_minaris(library, tmp_path):
 
 def test_more_than_ten_episodes_come_in_the_order_of_their_numbers(library, tmp_path):
     theirs = make(library, box(3), lengths=range(1, 14))
-    check_every_number(
-        read_minari(tmp_path / "robot" / "walk-v0"), theirs, lambda observations: observations
-    )
+    dataset = read_minari(tmp_path / "robot" / "walk-v0")
+    check_every_number(dataset, theirs, lambda observations: observations)
 
 
 def test_goals_are_joined_as_gymnasium_flattens_them(library, tmp_path):
@@ -112,9 +111,9 @@ def test_goals_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     theirs = make(library, space)
 
     def flat(observations):
-        rows = len(observations["observation"])
+        rows = range(len(observations["observation"]))
         return np.array(
-            [flatten(space, {key: observations[key][i] for key in space}) for i in range(rows)]
+            [flatten(space, {key: observations[key][i] for key in space}) for i in rows]
         )
 
     dataset = read_minari(tmp_path / "robot" / "walk-v0")
@@ -127,11 +126,10 @@ def test_parts_of_an_observation_are_chosen_in_the_order_asked_for(library, tmp_
     dataset = read_minari(
         tmp_path / "robot" / "walk-v0", observation_keys=("observation", "desired_goal")
     )
-    check_every_number(
-        dataset, theirs, lambda parts: np.hstack([parts["observation"], parts["desired_goal"]])
-    )
+    chosen = lambda parts: np.hstack([parts["observation"], parts["desired_goal"]])
+    check_every_number(dataset, theirs, chosen)
     with pytest.raises(
-        BadInput, match="unknown part of the observation 'desired': did you mean 'desired_goal'"
+        BadInput, match="part of the observation 'desired': did you mean 'desired_g"
     ):
         read_minari(tmp_path / "robot" / "walk-v0", observation_keys=["desired"])
     with pytest.raises(BadInput, match="have no parts"):
@@ -141,9 +139,8 @@ def test_parts_of_an_observation_are_chosen_in_the_order_asked_for(library, tmp_
 def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     from gymnasium import spaces
 
-    inner = spaces.Dict(
-        {"z": box(1), "y": spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))}
-    )
+    pair = spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))
+    inner = spaces.Dict({"z": box(1), "y": pair})
     space = spaces.Dict({"robot": inner, "clock": box(1)})
     theirs = make(library, space)
 
@@ -198,9 +195,8 @@ def test_the_state_before_each_action_is_kept(library, tmp_path):
 def test_infos_that_are_no_states_do_no_harm(tmp_path):
     odd = {"infos/qpos": np.zeros(4), "infos/qvel/deep": np.zeros(5)}
     assert not read_minari(store(tmp_path / "one", **odd)).infos
-    assert not read_minari(
-        store(tmp_path / "two", **{"infos/qpos": np.array([b"x"] * 5), "infos/qvel": 1.0})
-    ).infos
+    odd = {"infos/qpos": np.array([b"x"] * 5), "infos/qvel": 1.0}
+    assert not read_minari(store(tmp_path / "two", **odd)).infos
 
 
 def test_a_minari_dataset_gives_just_the_episodes_it_was_filtered_to(library):
