@@ -15,7 +15,6 @@ from bfq.nets.kinds import NETWORKS, orthogonal
 from bfq.nets.mlp import (
     MLP,
     Critics,
-    FlowNet,
     LayerNorm,
     Linear,
     mish,
@@ -24,7 +23,7 @@ from bfq.nets.mlp import (
 )
 from bfq.nets.policies import drop
 from bfq.nets.residual import KINDS, NoiseResNet, ResidualVelocity
-from bfq.nets.velocity import EmbeddedVelocity, TimeEmbedding, sines_first, sinusoidal
+from bfq.nets.velocity import EmbeddedVelocity, FlowNet, TimeEmbedding, sines_first, sinusoidal
 
 KEY = jax.random.key(0)
 X, S = jax.random.normal(KEY, (5, 2)), jax.random.normal(jax.random.key(1), (5, 3))

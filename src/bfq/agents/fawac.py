@@ -41,7 +41,8 @@ from bfq.agents import (
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets.mlp import Critics, FlowNet, Value
+from bfq.nets import ActionNetwork, constructor
+from bfq.nets.mlp import Critics, Value
 
 
 @fields.hyperparameters
@@ -69,7 +70,7 @@ class Networks(NamedTuple):
     """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
-    flow: FlowNet  # θ
+    flow: ActionNetwork  # θ
     value: Value | None  # ψ, if V is a network
 
 
@@ -78,7 +79,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     critic_key, flow_key, value_key = jax.random.split(key, 3)
     sizes = (config.critic, config.critic_width, config.critic_depth)
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
-    flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
+    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
     value = None
     if config.baseline == "network":
         value = Value(value_key, spec.observation_dim, *sizes)
@@ -95,7 +96,9 @@ def baseline(
     return networks.critics(observations, actions).mean(0)
 
 
-def policy_loss(flow: FlowNet, before: Networks, batch: Batch, key: Key, config: Config) -> Loss:
+def policy_loss(
+    flow: ActionNetwork, before: Networks, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L_π = E min(exp(α (Q̄_φ(s, a) − V(s))), 100) ‖v_θ(x_t, t; s) − (a − x0)‖²."""
     flow_key, action_key = jax.random.split(key)
     errors = random_matching_errors(flow, batch.actions, batch.observations, flow_key)

@@ -39,7 +39,8 @@ from bfq.agents import (
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets.mlp import Critics, FlowNet
+from bfq.nets import ActionNetwork, constructor
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -67,18 +68,20 @@ class Networks(NamedTuple):
     """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
-    flow: FlowNet  # θ
+    flow: ActionNetwork  # θ
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key = jax.random.split(key)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
+    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
     return fql.joint_state(Networks(critics, flow))
 
 
-def policy_loss(flow: FlowNet, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:
+def policy_loss(
+    flow: ActionNetwork, critics: Critics, batch: Batch, key: Key, config: Config
+) -> Loss:
     """L_π = α L_flow − E Q̄_φ(s, a^π), the last divided by sg E|Q̄_φ| if normalized."""
     flow_key, action_key = jax.random.split(key)
     bc_loss = random_matching_errors(flow, batch.actions, batch.observations, flow_key).mean()

@@ -43,7 +43,8 @@ from bfq.agents import (
 )
 from bfq.agents.learning import Learner, Step
 from bfq.flow import matching
-from bfq.nets.mlp import Critics, FlowNet
+from bfq.nets import ActionNetwork, constructor
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -79,8 +80,8 @@ class Networks(NamedTuple):
     """The networks that the one optimizer updates."""
 
     critics: Critics  # φ
-    flow: FlowNet  # θ
-    policy: FlowNet  # ω
+    flow: ActionNetwork  # θ
+    policy: ActionNetwork  # ω
 
 
 def joint_state(networks: Any) -> State:
@@ -92,13 +93,14 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, policy_key = jax.random.split(key, 3)
     critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
-    policy = FlowNet(policy_key, *spec, config.width, config.depth)
+    flow_net = constructor("flow", "fql")
+    flow = flow_net(flow_key, *spec, config.width, config.depth, numbers=1)
+    policy = flow_net(policy_key, *spec, config.width, config.depth)
     return joint_state(Networks(critics, flow, policy))
 
 
 def sample(
-    policy: FlowNet, observations: Observations, key: Key, temperature: float = 1.0
+    policy: ActionNetwork, observations: Observations, key: Key, temperature: float = 1.0
 ) -> Actions:
     """a = clip(μ_ω(z; s), −1, 1), z ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -129,7 +131,11 @@ def mean_value(values: Float[Array, "q b"], normalized: bool) -> Float[Array, ""
 
 
 def distillation_loss(
-    policy: FlowNet, flow: FlowNet, observations: Observations, noise: Actions, flow_steps: int
+    policy: ActionNetwork,
+    flow: ActionNetwork,
+    observations: Observations,
+    noise: Actions,
+    flow_steps: int,
 ) -> tuple[Float[Array, ""], Actions]:
     """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
     taught = jnp.clip(matching.push(flow, noise, observations, flow_steps), -1.0, 1.0)
@@ -213,7 +219,7 @@ def act(
 
 def act_by_euler(
     critics: Critics,
-    flow: FlowNet,
+    flow: ActionNetwork,
     observations: Observations,
     key: Key,
     acting: Acting,

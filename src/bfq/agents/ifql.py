@@ -33,7 +33,8 @@ from bfq.agents import (
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets.mlp import Critics, FlowNet, Value
+from bfq.nets import ActionNetwork, constructor
+from bfq.nets.mlp import Critics, Value
 
 
 @fields.hyperparameters
@@ -60,7 +61,7 @@ class Networks(NamedTuple):
 
     critics: Critics  # φ
     value: Value  # ψ
-    flow: FlowNet  # θ
+    flow: ActionNetwork  # θ
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
@@ -69,7 +70,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     sizes = (config.critic, config.critic_width, config.critic_depth)
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
     value = Value(value_key, spec.observation_dim, *sizes)
-    flow = FlowNet(flow_key, *spec, config.width, config.depth, numbers=1)
+    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
     return fql.joint_state(Networks(critics, value, flow))
 
 

@@ -53,7 +53,8 @@ from bfq.agents import (
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump, levels, shortcut_losses
-from bfq.nets.mlp import Critics, FlowNet
+from bfq.nets import ActionNetwork, constructor
+from bfq.nets.mlp import Critics
 
 
 @fields.hyperparameters
@@ -89,7 +90,7 @@ class Networks(NamedTuple):
     """What the one optimizer moves."""
 
     critics: Critics  # φ
-    policy: FlowNet  # θ
+    policy: ActionNetwork  # θ
 
 
 class State(NamedTuple):
@@ -97,7 +98,7 @@ class State(NamedTuple):
 
     networks: Learner  # φ, θ
     critics_target: Critics  # φ′
-    policy_target: FlowNet  # θ′
+    policy_target: ActionNetwork  # θ′
     step: Step
 
 
@@ -106,7 +107,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     critic_key, policy_key = jax.random.split(key)
     sizes = (config.critic, config.critic_width, config.critic_depth)
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim + 1, *sizes)
-    policy = FlowNet(policy_key, *spec, config.width, config.depth, numbers=2)
+    policy = constructor("flow", "fql")(policy_key, *spec, config.width, config.depth, numbers=2)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(Networks(critics, policy)), critics, policy, zero)
 
@@ -124,7 +125,11 @@ def with_steps(
 
 
 def sample(
-    policy: FlowNet, observations: Observations, key: Key, count: int, temperature: float = 1.0
+    policy: ActionNetwork,
+    observations: Observations,
+    key: Key,
+    count: int,
+    temperature: float = 1.0,
 ) -> Actions:
     """a = clip(M steps from temperature · N(0, I), −1, 1)."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
@@ -132,7 +137,7 @@ def sample(
 
 
 def sample_drawn(
-    policy: FlowNet, observations: Observations, key: Key, k: Step, config: Config
+    policy: ActionNetwork, observations: Observations, key: Key, k: Step, config: Config
 ) -> Actions:
     """`sample` with M = 2^k; all members of a population share k, so only M steps are computed."""
     branches = [partial(sample, count=2**index) for index in range(levels(config.flow_steps) + 1)]
@@ -162,7 +167,7 @@ def critic_loss(
 
 
 def policy_loss(
-    policy: FlowNet, state: State, batch: Batch, key: Key, k: Step, config: Config
+    policy: ActionNetwork, state: State, batch: Batch, key: Key, k: Step, config: Config
 ) -> Loss:
     """L_π = 10 L_flow + 10 L_cons − c E Q̄_φ(s, a^π, M) / sg E|Q̄_φ|, with φ and θ′ before the update."""
     flow_key, action_key = jax.random.split(key)

@@ -20,9 +20,9 @@ from bfq.agents import Agent
 from bfq.agents.registry import agent_names, get_agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
-from bfq.nets.mlp import MLP, FlowNet
+from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic, Gaussian
-from bfq.nets.velocity import EmbeddedVelocity, RawTimeVelocity
+from bfq.nets.velocity import EmbeddedVelocity, FlowNet, RawTimeVelocity
 
 Floats = npt.NDArray[np.float32]
 

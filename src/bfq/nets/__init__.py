@@ -21,7 +21,7 @@ class ActionNetwork(Protocol):
 
 
 def constructor(role: str, kind: str) -> Callable[..., Any]:
-    """The constructor of a network: a critic, policy, velocity or denoiser of the kind a config names.
+    """The constructor of a network: a critic, policy, velocity, flow or denoiser of some kind.
 
     An agent depends on no architecture: `bfq.nets.kinds`, which holds the table, is imported here.
     """

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bfq.nets.mlp import MLP, Initializer, uniform, variance_scaling
 from bfq.nets.residual import ResidualVelocity
-from bfq.nets.velocity import EmbeddedDenoiser, EmbeddedVelocity, RawTimeVelocity
+from bfq.nets.velocity import EmbeddedDenoiser, EmbeddedVelocity, FlowNet, RawTimeVelocity
 
 
 def orthogonal(gain: float) -> Initializer:
@@ -123,6 +123,8 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
         "residual": ResidualVelocity,
         "raw_time": RawTimeVelocity,
     },
+    # μ_ω(z; s) or v_θ(x_t, t; s), from (key, observation_dim, action_dim, width, depth, numbers)
+    "flow": {"fql": FlowNet},
     # ε_θ(a_t, t; s), from (key, observation_dim, action_dim, width, depth)
     "denoiser": {
         "clean_diffuser": partial(EmbeddedDenoiser, time_dim=64, code="cosines_first"),  # DQL, EDP

@@ -1,4 +1,4 @@
-"""Layers, activations and multi-layer perceptrons, and what is one: critics, values, FQL's networks.
+"""Layers, activations and multi-layer perceptrons, with the critics and values made of them.
 
 Layers act on the last axis and accept any leading axes, so a batch needs no vmap.
 """
@@ -229,44 +229,3 @@ class Value(eqx.Module):
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
         """One number per state."""
         return self.net(observations)[..., 0]
-
-
-def columns(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Array]:
-    """Codes of times as columns beside x; one code for all rows is repeated."""
-    return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
-
-
-class FlowNet(eqx.Module):
-    """The FQL family's network: an MLP with GELU on [s, x, numbers], called with (x, numbers…, s).
-
-    Without numbers it is FQL's one-step policy μ_ω(z; s), with one the velocity v_θ(x_t, t; s), and with two
-    SORL's velocity s_θ(x_t, t, k; s) of a step of length 2^−k. The state may have width 0.
-    """
-
-    trunk: MLP
-
-    def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        numbers: int = 0,
-        activation: str = "gelu",
-    ):
-        fan_in, first = observation_dim + action_dim + numbers, variance_scaling(1.0)
-        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
-
-    @property
-    def action_dim(self) -> int:
-        """The number of action dimensions."""
-        return self.trunk.output.bias.shape[-1]
-
-    def __call__(
-        self, x: Float[Array, "*b a"], *inputs: Float[Array, "..."]
-    ) -> Float[Array, "*b a"]:
-        """Apply the MLP; each number is one per row, or one for all rows."""
-        *numbers, observation = inputs
-        beside = columns(observation, *(number[..., None] for number in numbers))
-        return self.trunk(jnp.concatenate([observation, x, *beside], axis=-1))

@@ -11,7 +11,6 @@ from bfq.nets.mlp import (
     Initializer,
     LayerNorm,
     Linear,
-    columns,
     gelu,
     mish,
     torch_uniform,
@@ -19,7 +18,7 @@ from bfq.nets.mlp import (
 )
 from bfq.nets.policies import drop
 from bfq.nets.primitives import replaceable
-from bfq.nets.velocity import TimeEmbedding
+from bfq.nets.velocity import TimeEmbedding, columns
 
 
 def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Networks that receive times through an embedding: MLPs with Mish, as velocities and as denoisers.
+"""Networks that receive times, as plain numbers or embedded: velocities and denoisers.
 
 A velocity v_θ(a_t, r, t; s) is called as `net(noisy_action, r, t, observation)`, a denoiser ε_θ(a_t, t; s) as
 `net(noisy_action, t, observation)`. Both return a vector of the action's size. A time is one number per row,
@@ -17,15 +17,76 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bfq.nets.mlp import (
     MLP,
     Finish,
-    FlowNet,
     Initializer,
     Linear,
     apply_layers,
-    columns,
     torch_uniform,
+    variance_scaling,
 )
 
 Pair = tuple[Float[Array, " _"], Float[Array, " _"]]  # (r, t) of several rows
+
+
+def columns(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Array]:
+    """Codes of times as columns beside x; one code for all rows is repeated."""
+    return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
+
+
+class FlowNet(eqx.Module):
+    """The FQL family's network: an MLP with GELU on [s, x, numbers], called with (x, numbers…, s).
+
+    Without numbers it is FQL's one-step policy μ_ω(z; s), with one the velocity v_θ(x_t, t; s), and with two
+    SORL's velocity s_θ(x_t, t, k; s) of a step of length 2^−k. The state may have width 0.
+    """
+
+    trunk: MLP
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        width: int,
+        depth: int,
+        numbers: int = 0,
+        activation: str = "gelu",
+    ):
+        fan_in, first = observation_dim + action_dim + numbers, variance_scaling(1.0)
+        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
+
+    @property
+    def action_dim(self) -> int:
+        """The number of action dimensions."""
+        return self.trunk.output.bias.shape[-1]
+
+    def __call__(
+        self, x: Float[Array, "*b a"], *inputs: Float[Array, "..."]
+    ) -> Float[Array, "*b a"]:
+        """Apply the MLP; each number is one per row, or one for all rows."""
+        *numbers, observation = inputs
+        beside = columns(observation, *(number[..., None] for number in numbers))
+        return self.trunk(jnp.concatenate([observation, x, *beside], axis=-1))
+
+
+class RawTimeVelocity(FlowNet):
+    """Architecture B′: FQL's MLP on [s, a_t, t, r] with the times as plain numbers."""
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        width: int,
+        depth: int,
+        time_scale: int = 1,  # not used: there is no embedding
+        activation: str = "gelu",
+    ):
+        super().__init__(key, observation_dim, action_dim, width, depth, 2, activation)
+
+    def __call__(self, x: Array, *inputs: Array) -> Array:
+        """The velocity from (a_t, r, t, s); FQL's order has t first."""
+        r, t, observation = inputs
+        return super().__call__(x, t, r, observation)
 
 
 def sinusoidal(x: Float[Array, "*b"], dim: int) -> Float[Array, "*b dim"]:
@@ -162,27 +223,6 @@ class EmbeddedVelocity(eqx.Module):
             given(m_as_t, of_r, axis=-1),
             given(of_near, of_span, *spread, axis=0),
         ]
-
-
-class RawTimeVelocity(FlowNet):
-    """Architecture B′: FQL's MLP on [s, a_t, t, r] with the times as plain numbers."""
-
-    def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        time_scale: int = 1,  # not used: there is no embedding
-        activation: str = "gelu",
-    ):
-        super().__init__(key, observation_dim, action_dim, width, depth, 2, activation)
-
-    def __call__(self, x: Array, *inputs: Array) -> Array:
-        """The velocity from (a_t, r, t, s); FQL's order has t first."""
-        r, t, observation = inputs
-        return super().__call__(x, t, r, observation)
 
 
 class EmbeddedDenoiser(eqx.Module):
