@@ -200,7 +200,6 @@ SAME_EVERYWHERE = {
 }  # fmt: skip
 
 
-@pytest.mark.xfail(reason="not met yet")
 def test_a_public_name_is_defined_once():
     names = Counter(
         node.name
