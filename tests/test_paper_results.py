@@ -222,21 +222,21 @@ def test_a_repeated_command_is_recorded_once():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told: told["cells"][0].pop("row"),
-        lambda told: told["cells"][0].update(readings=[{"name": "N", "values": ["x"]}]),
-        lambda told: told["cells"][0].update(readings=[{"name": "N", "values": [1e300]}]),
-        lambda told: told["cells"][0].update(members=[{"seed": "0"}]),
-        lambda told: told["cells"][0].update(state="great"),
-        lambda told: told.update(experiment="nothing"),
-        lambda told: told.update(cells=None),
+        lambda content: content["cells"][0].pop("row"),
+        lambda content: content["cells"][0].update(readings=[{"name": "N", "values": ["x"]}]),
+        lambda content: content["cells"][0].update(readings=[{"name": "N", "values": [1e300]}]),
+        lambda content: content["cells"][0].update(members=[{"seed": "0"}]),
+        lambda content: content["cells"][0].update(state="great"),
+        lambda content: content.update(experiment="nothing"),
+        lambda content: content.update(cells=None),
     ],
 )
 def test_a_damaged_file_is_refused_and_left_alone(change, tmp_path, capsys):
     write_results(results(), tmp_path / "main")
     path = tmp_path / "main" / "result.json"
-    told = json.loads(path.read_text())
-    change(told)
-    path.write_text(json.dumps(told))
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
     before = path.read_bytes()
     with pytest.raises(BadInput, match="result.json"):
         results_in(tmp_path, EXPERIMENTS["main"])
@@ -356,5 +356,5 @@ def test_committed_pages_are_up_to_date():
     for name in SCORED:
         found = read_results(ROOT / "results" / name)
         written = (ROOT / "results" / name / "table.md").read_text()
-        told = f"run `python -m bfq_paper.merge results/{name}`"
-        assert markdown(found.experiment.heading, page(found)) == written, told
+        content = f"run `python -m bfq_paper.merge results/{name}`"
+        assert markdown(found.experiment.heading, page(found)) == written, content

@@ -293,12 +293,12 @@ def test_notes_on_a_cell_are_its_own_and_the_tables():
 
 
 def test_a_note_on_a_misspelt_cell_is_not_taken_for_one_on_the_whole_table():
-    told = (
+    content = (
         '[t]\ntitle = ""\ncaption = ""\nunit = ""\ntable = """\n   a  b\nr  1  2±3\n"""\n'
         '[[notes]]\ntables = ["t"]\ntext = "doubtful"\ncells = [["r", "{}"]]\n'
     )
-    read = read_tables(told.format("*"))["t"]
+    read = read_tables(content.format("*"))["t"]
     assert read.cells == {("r", "a"): PaperNumber(1.0), ("r", "b"): PaperNumber(2.0, 3.0)}
     assert read.notes == (Note("doubtful", (("r", "a"), ("r", "b"))),)
     with pytest.raises(ValueError, match="no cell"):
-        read_tables(told.format("c"))
+        read_tables(content.format("c"))

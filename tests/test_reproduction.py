@@ -97,8 +97,8 @@ def test_nothing_runs_again(finished, monkeypatch, capsys):
     monkeypatch.chdir(finished)
     monkeypatch.setattr(bfq, "train", None, raising=False)
     assert main([*COMMAND, "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert [cell["column"] for cell in told["cells"]] == ["bc", "bfq"]
+    (content,) = json.loads(capsys.readouterr().out)
+    assert [cell["column"] for cell in content["cells"]] == ["bc", "bfq"]
     assert main([*COMMAND, "--dry-run", "--json"]) == 0
     (plan,) = json.loads(capsys.readouterr().out)
     assert [part["state"] for part in plan["parts"]] == ["finished", "finished"]
