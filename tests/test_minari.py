@@ -274,7 +274,7 @@ def test_other_formats_and_discrete_actions_are_refused(library, tmp_path):
     card = tmp_path / "robot" / "walk-v0" / "data" / "metadata.json"
     discrete = library.serialization.serialize_space(spaces.Discrete(4))
     card.write_text(json.dumps({**json.loads(card.read_text()), "action_space": discrete}))
-    with pytest.raises(BadInput, match="actions of the Minari dataset are a Discrete space"):
+    with pytest.raises(BadInput, match="actions of the dataset are a Discrete space"):
         read_minari(tmp_path / "robot" / "walk-v0")
 
 
@@ -332,9 +332,9 @@ def test_ends_without_a_flag_or_with_both(tmp_path):
     [
         ({"rewards": None}, "episode_0 has no rewards"),
         ({"observations": None}, "episode_0 has no observations"),
-        ({"observations": np.zeros((4, 3))}, r"4 rewards and observations of shape \(4, 3\)"),
-        ({"actions": np.zeros((3, 2))}, r"4 rewards and actions of shape \(3, 2\)"),
-        ({"terminations": np.bool_(False)}, "4 rewards and terminations"),
+        ({"observations": np.zeros((4, 3))}, r"4 rewards but observations \(4, 3\)"),
+        ({"actions": np.zeros((3, 2))}, r"4 rewards but actions \(3, 2\)"),
+        ({"terminations": np.bool_(False)}, "4 rewards but terminations"),
         ({"actions": np.array([b"rm -rf"] * 4)}, "are not numbers"),
         ({"observations": np.full((5, 3), np.nan)}, "NaN"),
         ({"observations": np.full((5, 3), 1e300)}, "observations hold"),

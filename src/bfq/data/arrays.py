@@ -61,9 +61,7 @@ def from_arrays(
         ends, kept = _drop_unseen_successors(log.ends, log.terminal)
         left_out = len(log) - int(kept.sum())
     if left_out == len(log):
-        raise refuse(
-            "no-transition-left", "no transition is left, because every row ends an episode"
-        )
+        raise refuse("no-transition-left", "no transition is left: every row ends an episode")
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         notes = (*found, *check_succession(log), *find_suspicions(log, left_out))
     return Dataset(

@@ -134,9 +134,7 @@ def as_array(name: str, column: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(column)
     except ValueError as error:
-        raise _ragged(name, column) or refuse(
-            "not-numbers", f"{name} are not an array ({error})"
-        ) from error
+        raise _ragged(name, column) or refuse("not-numbers", f"{name}: {error}") from error
     if array.dtype.kind == "O" and array.ndim == 1:
         found = _ragged(name, array)
         if found:
@@ -243,7 +241,7 @@ def _flags(name: str, column: Array) -> Flags:
     if bad.any():
         value = column[int(bad.argmax())]
         raise refuse(
-            "not-a-flag", f"{name} must be 0 or 1, but hold {value:g} in {describe_rows(bad)}"
+            "not-a-flag", f"{name} must be 0 or 1, not {value:g} as in {describe_rows(bad)}"
         )
     return column.astype(bool)
 

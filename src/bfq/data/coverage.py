@@ -46,9 +46,7 @@ def column_statistics(name: str, array: npt.NDArray[Any]) -> ColumnStatistics:
     moments, lows, highs = Moments(), [], []
     for part in parts(array):
         if not np.isfinite(part).all():
-            raise BadInput(
-                f"{name} hold NaN or an infinite value: remove or repair these transitions."
-            )
+            raise BadInput(f"{name} hold NaN or an infinite value: repair these transitions.")
         moments.add(part)
         lows.append(part.min(0))
         highs.append(part.max(0))

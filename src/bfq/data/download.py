@@ -218,9 +218,7 @@ class _Transfer:
             length = response.headers.get("Content-Length")
             total = end + int(length) if length else self.remote.size
             if total is None or total != (self.remote.size or total):
-                raise Refused(
-                    f"its size is {total or 'unknown'}, not {self.remote.size or 'given'}"
-                )
+                raise Refused(f"its size is {total}, not {self.remote.size or 'given'}")
             with self.part.open("ab" if end else "wb") as file:
                 for block in response.iter_content(BLOCK):
                     if not end and not block.startswith(signature):

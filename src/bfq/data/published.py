@@ -90,9 +90,7 @@ def fetch_minari(
 ) -> Path:
     """Return the folder of a Minari dataset (such as D4RL/pen/human-v2), laid out as Minari's own."""
     if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", dataset_id, re.ASCII):
-        raise BadInput(
-            f"{dataset_id!r} is not a Minari dataset: names look like D4RL/pen/human-v2."
-        )
+        raise BadInput(f"{dataset_id!r} is not a Minari dataset such as D4RL/pen/human-v2.")
     home = folder.joinpath(*dataset_id.split("/"))
     if _is_complete(dataset_id, home / "data"):
         return home

@@ -131,7 +131,7 @@ def _inside(dataset: Dataset) -> Rows:
     rows = np.flatnonzero(~np.asarray(dataset.episode_ends[:-1]))
     if not len(rows):
         raise BadInput(
-            f"{dataset.name} has no two rows in one episode, so there is no step to replay."
+            f"{dataset.name} has no two rows in one episode: there is no step to replay."
         )
     return rows
 

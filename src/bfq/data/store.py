@@ -281,9 +281,7 @@ class Writer:
             raise BadInput(f"{self._folder} is a folder of other datasets: choose another name.")
         for above in self._folder.parents:
             if exists(above):
-                raise BadInput(
-                    f"{above} is a dataset: no other can be inside it. Choose another name."
-                )
+                raise BadInput(f"{above} is a dataset: no other can be inside it.")
 
     def _continue(self) -> None:
         """Continue after the pieces of a killed writer, if it had the same recipe."""

@@ -309,9 +309,7 @@ def _actions(log: Logged) -> Iterator[str]:
             f"{log.action_low.min():.4g} to {log.action_high.max():.4g}",
         )
     if _choices(log.actions):
-        yield note(
-            "discrete-actions", f"All actions are whole numbers from {low[0]:g} to {high[0]:g}"
-        )
+        yield note("discrete-actions", f"Actions are whole numbers from {low[0]:g} to {high[0]:g}")
 
 
 def _choices(actions: Floats) -> bool:

@@ -28,9 +28,7 @@ from bfq.files import write_bytes
 NEEDED = ("observations", "actions", "rewards", "terminals")
 COLUMNS = (*NEEDED, "timeouts", "next_observations", "action_low", "action_high")
 ROUNDING = 2e-4  # beyond ±1: from_arrays accepts it as rounding
-CLIPPED = (
-    2.0  # D4RL's simulators clip actions to ±1, so logs of human actions may reach a little beyond
-)
+CLIPPED = 2.0  # D4RL's simulators clip actions to ±1, and logs of people reach beyond it
 INFOS = "infos/"
 STATE = ("qpos", "qvel")
 SAME = 1e-6  # observations nearer than this are the same
@@ -196,16 +194,13 @@ def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
 
 def _infos(arrays: Arrays) -> Arrays:
     """The extra columns with one row per step; qpos for infos/qpos."""
-    found = {
-        key.removeprefix(INFOS): array for key, array in arrays.items() if key.startswith(INFOS)
-    }
-    rows = {
-        key: array for key, array in found.items() if array.shape[:1] == arrays["rewards"].shape[:1]
-    }
+    found = {key[len(INFOS) :]: array for key, array in arrays.items() if key.startswith(INFOS)}
     return {
         key: array
-        for key, array in rows.items()
-        if array.dtype.kind in "fiub" and key.replace("_", "").isalnum()
+        for key, array in found.items()
+        if array.shape[:1] == arrays["rewards"].shape[:1]
+        and array.dtype.kind in "fiub"
+        and key.replace("_", "").isalnum()
     }
 
 

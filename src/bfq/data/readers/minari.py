@@ -136,9 +136,7 @@ def _read_metadata(data: Path) -> Metadata | None:
     path = data / METADATA
     if not path.is_file():
         if not (data / MAIN).is_file():
-            raise BadInput(
-                f"there is no Minari dataset in {data}: {METADATA} and {MAIN} are missing."
-            )
+            raise BadInput(f"there is no Minari dataset in {data}: no {METADATA} and no {MAIN}.")
         return None
     metadata = decode(read_text(path), Metadata, str(path))
     if metadata.data_format != "hdf5":
@@ -195,9 +193,7 @@ def _stored_parts(group: Any, path: str = "") -> Iterator[tuple[str, Space]]:
 
 def _choose_parts(parts: dict[str, Space], keys: Sequence[str] | None) -> list[str]:
     if keys and "" in parts:
-        raise BadInput(
-            "the observations of the Minari dataset have no parts: leave observation_keys out."
-        )
+        raise BadInput("the observations in the dataset have no parts: leave observation_keys out.")
     names = [] if keys else list(parts)
     for key in keys or ():
         found = [name for name in parts if name == f"/{key}" or name.startswith(f"/{key}/")]
@@ -250,9 +246,7 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
     lengths = dict.fromkeys(COLUMNS, steps) | dict.fromkeys(parts, steps + 1)
     for key, length in lengths.items():
         if arrays[key].shape[:1] != (length,):
-            raise ValueError(
-                f"episode_{number} has {steps} rewards and {key} of shape {arrays[key].shape}"
-            )
+            raise ValueError(f"episode_{number} has {steps} rewards but {key} {arrays[key].shape}")
         if arrays[key].dtype.kind not in "fiub":
             raise ValueError(f"{key} of episode_{number} are not numbers")
     with np.errstate(over="ignore"):  # infinite values are refused later, with their row
@@ -279,9 +273,7 @@ def _is_state(array: npt.NDArray[Any] | None, steps: int) -> bool:
 def _bounds(space: Space, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list[str]]:
     """The range of the action space, or one inferred from the data if it is unbounded, and notes."""
     if space.type != "Box":
-        raise BadInput(
-            f"the actions of the Minari dataset are a {space.type} space: bfq needs a Box."
-        )
+        raise BadInput(f"the actions of the dataset are a {space.type} space: bfq needs a Box.")
     try:
         ends = [np.asarray(end, np.float32).reshape(-1) for end in (space.low, space.high)]
         low, high = (np.broadcast_to(end, actions.shape[1:]).copy() for end in ends)

@@ -24,9 +24,7 @@ from bfq.errors import BadInput, unknown
 States = npt.NDArray[np.floating]
 RewardOn = Literal["state", "next_state"]
 CELL, OFFSET = 4.0, 4.0  # side of a maze cell, and distance of its first corner from the origin
-CUBE = (
-    14  # index of the cube's position in qpos, after six joints of the arm and eight of the gripper
-)
+CUBE = 14  # index of the cube's position in qpos, after 6 joints of the arm and 8 of the gripper
 DRAWER, WINDOW = 23, 24  # after the pose of the cube and the two buttons
 NEAR = 0.04  # meters
 
@@ -116,9 +114,7 @@ def relabel(
     parts += [np.abs(qpos[:, index] - value) <= NEAR for index, value in goal.joints]
     if goal.buttons:
         if buttons is None or buttons.shape[1] != len(goal.buttons):
-            raise BadInput(
-                "a scene's reward needs button_states, one column for each of its two buttons."
-            )
+            raise BadInput("rewards of a scene need button_states with one column per button.")
         parts += [buttons[:, k] == state for k, state in enumerate(goal.buttons)]
     held = np.sum(parts, axis=0)
     return (held - len(parts)).astype(np.float32), (held < len(parts)).astype(np.float32)
@@ -135,9 +131,7 @@ CONVENTIONS = {
 def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Dataset:
     """Read the transitions of an OGBench file, with the rewards and masks of one of its tasks."""
     if reward_on not in CONVENTIONS:
-        raise BadInput(
-            f"rewards belong to the 'state' or to the 'next_state', not to {reward_on!r}."
-        )
+        raise BadInput(f"rewards belong to 'state' or to 'next_state', not to {reward_on!r}.")
     layout, goal = layout_and_goal(task)
     arrays = _arrays(path)
     _check(arrays, layout, path.name, task)
@@ -180,9 +174,7 @@ def _check(arrays: Arrays, layout: OgbenchLayout, file: str, task: str) -> None:
     size = len(arrays["terminals"]) if arrays["terminals"].ndim == 1 else 0
     for name, array in arrays.items():
         if array.ndim != (1 if name == "terminals" else 2) or len(array) != size:
-            raise BadInput(
-                f"{name} in {file} have shape {array.shape}, but need one row per state."
-            )
+            raise BadInput(f"{name} in {file} have shape {array.shape}, not one row per state.")
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise BadInput(f"{name} in {file} hold something other than finite numbers.")
     seen, state = arrays["observations"].shape[1], arrays["qpos"].shape[1]
@@ -192,6 +184,4 @@ def _check(arrays: Arrays, layout: OgbenchLayout, file: str, task: str) -> None:
             f"{layout.observation} and {layout.qpos}: it is a file of another environment."
         )
     if not np.isin(arrays["terminals"], (0, 1)).all() or not arrays["terminals"][-1:].any():
-        raise BadInput(
-            f"the last row of {file} does not end a trajectory: the file is truncated or damaged."
-        )
+        raise BadInput(f"the last row of {file} does not end a trajectory: it is truncated.")

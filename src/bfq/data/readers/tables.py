@@ -278,6 +278,6 @@ def _check_used_once(columns: Mapping[str, Sequence[str]]) -> None:
         for name in chosen:
             if name in uses:
                 raise refuse(
-                    "column-twice", f"the column {name} is used for {uses[name]} and for {word}"
+                    "column-twice", f"the column {name} is used for {uses[name]} and {word}"
                 )
             uses[name] = word
