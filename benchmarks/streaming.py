@@ -34,7 +34,7 @@ data = bfq.load_dataset(folder)
 result = bfq.train(folder, "bfq", seeds=1, steps=steps, chunk=chunk, quiet=True, out=sys.argv[4])
 status = dict(line.split(":") for line in open("/proc/self/status").read().splitlines())
 peak = int(status["VmHWM"].split()[0]) / 2**20  # getrusage would tell the parent's, where that was more
-took = result.record["microseconds_per_step"]
+took = result.record.microseconds_per_step
 print(json.dumps({"rows": len(data), "microseconds_per_update": took, "peak_gb": peak}))
 """
 

@@ -167,7 +167,7 @@ def not_yet(*values):
     ("module", "files", "size"),
     [
         not_yet("bfq.agents.bfq", 10, 1_200),
-        not_yet("bfq.agents.fql", 10, 1_200),
+        ("bfq.agents.fql", 10, 1_200),
         not_yet("bfq.agents.dql", 10, 1_200),
         ("bfq.agents.td3_bc", 10, 1_200),
         ("bfq.cli.train", 60, 10_000),
