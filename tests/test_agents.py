@@ -9,20 +9,26 @@ import dataclasses
 import json
 from contextlib import nullcontext
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.agent_cases import leaves, member, same
 
 from bfq.agents import Acting, Batch, Spec, numeric_fields
-from bfq.agents.fields import choices_of
+from bfq.agents import fields as fields_of
+from bfq.agents.fields import choices_of, field_types
 from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.nets.mlp import Critics, Value
+from bfq.flow.diffusion import SAMPLERS, SCHEDULES
+from bfq.flow.few_steps import DISTRIBUTIONS
+from bfq.flow.maps import COMPOSITION_TIMES
+from bfq.nets.kinds import NETWORKS
+from bfq.nets.mlp import ACTIVATIONS, Critics, Value
 from bfq.run import Member, members_of, write_config
 from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint
@@ -58,19 +64,6 @@ def transitions(n=400, key=0):
               "masks": rng.uniform(size=n) > 0.1, "next_actions": np.tanh(s[:, :2] + 0.1),
               "next_known": rng.uniform(size=n) > 0.1}  # fmt: skip
     return {name: value.astype(np.float32) for name, value in arrays.items()}
-
-
-def leaves(tree):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def same(one, other):
-    return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
-
-
-def member(states, k):
-    """One member's state; the number of the update is everyone's."""
-    return jax.tree.map(lambda leaf: leaf[k] if jnp.ndim(leaf) else leaf, states)
 
 
 class Compiled(NamedTuple):
@@ -468,23 +461,13 @@ def test_a_run_is_described_by_its_configuration(name, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in ("td3_bc", "fql") if name in AGENTS])
 def test_a_stored_configuration_repeats_the_run(name, tmp_path, capsys):
-    tiny = [
-        word
-        for field in ("width", "critic_width", "batch_size")
-        for word in ("--set", f"{field}=8")
-    ]
     words = ["train", "--task", "pendulum-mixed", "--agent", name, "--steps", "20", "--seeds", "1",
-             "--evaluations", "1", "--eval-episodes", "1", "--json", *tiny]  # fmt: skip
+             "--evaluations", "1", "--eval-episodes", "1", "--json", "--set", "width=8",
+             "--set", "critic_width=8", "--set", "batch_size=8"]  # fmt: skip
     assert main([*words, "--out", str(tmp_path / "run")]) == 0
     first = json.loads(capsys.readouterr().out)
-    again = [
-        "train",
-        "--config",
-        str(tmp_path / "run" / "config.json"),
-        "--out",
-        str(tmp_path / "again"),
-    ]
-    assert main([*again, "--json"]) == 0
+    config = str(tmp_path / "run" / "config.json")
+    assert main(["train", "--config", config, "--out", str(tmp_path / "again"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == first["scores"]
     for name in ("config.json", "metrics.jsonl"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
@@ -525,12 +508,8 @@ def test_a_residual_network_of_odd_width_is_refused(name, values):
 
 def test_members_are_every_seed_with_every_value():
     members = members_of([3, 7], {"eta": [0.1, 1.0], "discount": [0.9]})
-    assert [(m.seed, m.overrides["eta"]) for m in members] == [
-        (3, 0.1),
-        (7, 0.1),
-        (3, 1.0),
-        (7, 1.0),
-    ]
+    pairs = [(m.seed, m.overrides["eta"]) for m in members]
+    assert pairs == [(3, 0.1), (7, 0.1), (3, 1.0), (7, 1.0)]
     assert members_of([5], {}) == (Member(5, {}),)
 
 
@@ -546,20 +525,9 @@ VARIANTS = [
     ("bc", {"unit_std": True}),
     ("bfq", {"mixing": "update"}),
     ("bfq", {"mixing": "both", "preconditioned": False, "time_rule": "ordered"}),
-    (
-        "bfq",
-        {"architecture": "residual", "guidance": "mean", "aggregation": "mean", "critic": "fql"},
-    ),
-    (
-        "bfq",
-        {
-            "architecture": "raw_time",
-            "critic": "plain",
-            "backup_samples": 10,
-            "schedule": "constant",
-        },
-    ),
-]
+    ("bfq", {"architecture": "residual", "guidance": "mean", "aggregation": "mean", "critic": "fql"}),
+    ("bfq", {"architecture": "raw_time", "critic": "plain", "backup_samples": 10, "schedule": "constant"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "values"), VARIANTS, ids=str)
@@ -580,3 +548,21 @@ def test_switches_that_change_the_method_keep_the_contract(name, values):
     actions = agent.act(after, observations, jax.random.key(3), config, Acting(candidates=4))
     assert actions.shape == (64, 2)
     assert float(jnp.abs(actions).max()) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("choices", "table"),
+    [
+        (fields_of.CriticKind, NETWORKS["critic"]),
+        (fields_of.PolicyKind, NETWORKS["policy"]),
+        (fields_of.Architecture, NETWORKS["velocity"]),
+        (fields_of.DenoiserKind, NETWORKS["denoiser"]),
+        (fields_of.Activation, ACTIVATIONS),
+        (fields_of.Sampler, SAMPLERS),
+        (field_types(get_agent("edp").config)["noise_schedule"], SCHEDULES),
+        (field_types(get_agent("bfq").config)["time_rule"], COMPOSITION_TIMES),
+        (field_types(get_agent("ofql").config)["time_rule"], DISTRIBUTIONS),
+    ],
+)
+def test_the_choices_of_a_hyperparameter_are_those_that_exist(choices, table):
+    assert set(get_args(choices)) == set(table)

@@ -22,6 +22,7 @@ online critics select, as in IFQL.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -42,7 +43,8 @@ from bfq.agents import (
     learning,
 )
 from bfq.agents.learning import Learner, Step
-from bfq.flow import matching
+from bfq.flow.matching import push, random_matching_errors
+from bfq.flow.matching import sample as sample_flow
 from bfq.nets import ActionNetwork, constructor
 from bfq.nets.mlp import Critics
 
@@ -138,7 +140,7 @@ def distillation_loss(
     flow_steps: int,
 ) -> tuple[Float[Array, ""], Actions]:
     """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
-    taught = jnp.clip(matching.push(flow, noise, observations, flow_steps), -1.0, 1.0)
+    taught = jnp.clip(push(flow, noise, observations, flow_steps), -1.0, 1.0)
     actions = policy(noise, observations)
     return jnp.square(actions - jax.lax.stop_gradient(taught)).mean(), actions
 
@@ -151,36 +153,26 @@ def policy_loss(
     The critics and the flow that teaches are those `before` the step, so they get no gradient.
     """
     flow_key, noise_key = jax.random.split(key)
-    bc_loss = matching.random_matching_errors(
-        networks.flow, batch.actions, batch.observations, flow_key
-    ).mean()
+    errors = random_matching_errors(networks.flow, batch.actions, batch.observations, flow_key)
+    bc_loss = errors.mean()
     noise = jax.random.normal(noise_key, batch.actions.shape)
     distil_loss, actions = distillation_loss(
         networks.policy, before.flow, batch.observations, noise, config.flow_steps
     )
     q = before.critics(batch.observations, jnp.clip(actions, -1.0, 1.0))
     loss = bc_loss + config.alpha * distil_loss - mean_value(q, config.normalize_q)
-    metrics = {
-        "policy_loss": loss,
-        "bc_loss": bc_loss,
-        "distil_loss": distil_loss,
-        "q_policy": q.mean(),
-    }
-    return loss, metrics
+    metrics = {"policy_loss": loss, "bc_loss": bc_loss, "distil_loss": distil_loss}
+    return loss, {**metrics, "q_policy": q.mean()}
 
 
 def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q + L_π."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
+    proposal = partial(sample, before.policy)
+    targets, how = state.critics_target, config.aggregation
     td, td_metrics = td_loss(
-        networks.critics,
-        state.critics_target,
-        lambda s, k: sample(before.policy, s, k),
-        batch,
-        critic_key,
-        config.discount,
-        config.aggregation,
+        networks.critics, targets, proposal, batch, critic_key, config.discount, how
     )
     improvement, metrics = policy_loss(networks, before, batch, policy_key, config)
     return td + improvement, {**td_metrics, **metrics}
@@ -229,7 +221,7 @@ def act_by_euler(
     """Euler steps from temperature · N(0, I); of N candidates, these critics select one."""
     steps = acting.sampling_steps or flow_steps
     return learning.best_of_n(
-        lambda s, k: matching.sample(flow, s, k, flow.action_dim, steps, acting.temperature),
+        lambda s, k: sample_flow(flow, s, k, flow.action_dim, steps, acting.temperature),
         lambda s, a: learning.aggregate(critics(s, a), aggregation),
         observations,
         key,

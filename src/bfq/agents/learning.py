@@ -90,13 +90,11 @@ def _gradient(
     loss: Callable[[Any], tuple[Array, T]], params: Any, clip_norm: float
 ) -> tuple[Any, Float[Array, ""], T]:
     (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(params)
-    return _clipped(gradient, clip_norm) if clip_norm else gradient, value, extra
-
-
-def _clipped(gradient: T, largest: float) -> T:
-    norm = optax.tree.norm(gradient)
-    factor = jnp.where(norm > largest, largest / jnp.maximum(norm, 1e-12), 1.0)
-    return jax.tree.map(lambda g: factor * g, gradient)
+    if clip_norm:
+        norm = optax.tree.norm(gradient)
+        factor = jnp.where(norm > clip_norm, clip_norm / jnp.maximum(norm, 1e-12), 1.0)
+        gradient = jax.tree.map(lambda g: factor * g, gradient)
+    return gradient, value, extra
 
 
 def _adam_step(
@@ -261,6 +259,5 @@ def best_of_n(
         index = jax.random.categorical(choice_key, acting.softmax_weight * q, axis=-1)
     else:
         index = q.argmax(-1)
-    return jnp.take_along_axis(
-        actions.reshape(-1, n, actions.shape[-1]), index[:, None, None], axis=1
-    )[:, 0]
+    offered = actions.reshape(-1, n, actions.shape[-1])
+    return jnp.take_along_axis(offered, index[:, None, None], axis=1)[:, 0]
