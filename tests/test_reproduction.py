@@ -213,6 +213,7 @@ def test_a_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
         (["all", "--agents", "bfq"], "one experiment"),
         (["main", "--jobs", "0"], "--jobs"),
         (["all", "--jobs", "2"], "--jobs"),
+        (["toy", "--json", "--out", "/proc/nowhere"], "cannot write"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(words, said, tmp_path, monkeypatch, capsys):

@@ -1,5 +1,5 @@
 """The paper's experiments: `bfq reproduce` runs them and compares with the published numbers.
 
-experiments.py declares them, parts.py and run.py run them, cells.py stores their results, tables.py, figures.py
-and pages.py show them. `bfq toy` trains on the checkerboard.
+experiments.toml declares them, parts.py and run.py run them, cells.py stores results, tables.py, figures.py and
+pages.py show them. `bfq toy` trains on the checkerboard.
 """

@@ -82,6 +82,7 @@ def reproduce(
 
     A part that another process has locked is tried again after the others.
     """
+    lock(out / plan.experiment.folder)  # refuse an unwritable folder before the training
     began, failures = time.monotonic(), []
     waiting = [part for part in plan.parts if plan.state(part) != "finished"]
     while waiting:
