@@ -61,15 +61,11 @@ def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
     drawn = diffusion.draw_noisy(schedule, actions, KEY)
     found = diffusion.action_predictor(true_noise, schedule)(drawn.noisy, drawn.time)
     assert diffusion.squared_error(found, actions) < 1e-9
-    told = diffusion.action_predictor(lambda x, t: actions, schedule, "action")(
-        drawn.noisy, drawn.time
-    )
-    assert diffusion.squared_error(told, actions) == 0
-    wrong = [
-        diffusion.noise_loss(lambda x, t: 0 * x, schedule, actions, KEY, total)
-        for total in (False, True)
-    ]
-    close(wrong[1], 3 * wrong[0], rtol=1e-5)
+    predict = diffusion.action_predictor(lambda x, t: actions, schedule, "action")
+    assert diffusion.squared_error(predict(drawn.noisy, drawn.time), actions) == 0
+    zero = lambda x, t: 0 * x
+    mean, total = (diffusion.noise_loss(zero, schedule, actions, KEY, k) for k in (False, True))
+    close(total, 3 * mean, rtol=1e-5)
     drawn = diffusion.draw_noisy(schedule, jnp.zeros((5000, 1)), KEY)
     close(np.bincount(drawn.time.astype(int)) / 5000, 0.2, atol=0.03)
 

@@ -30,7 +30,7 @@ def relative(a, b):
 
 
 def both_ways(function, *inputs, **changes):
-    """With kernels and without; each traced anew, since JAX does not know that the use has changed."""
+    """With kernels and without; each is traced again, since JAX does not see that the use has changed."""
     plain = jax.jit(lambda *x: function(*x))(*inputs)
     with using(**INTERPRETED, **changes):
         return jax.jit(lambda *x: function(*x))(*inputs), plain
@@ -180,9 +180,8 @@ def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
         {"w": rounded(value * jnp.ones((40, 32))), "b": value * jnp.ones(3)}
         for value in (1.01, 3.03)
     )
-    target["w"] = Rounded(
-        target["w"].full, jnp.zeros_like(target["w"].half)
-    )  # a mark: is it written anew?
+    # A copy of zeros shows whether the kernel writes it.
+    target["w"] = Rounded(target["w"].full, jnp.zeros_like(target["w"].half))
     moved, _ = both_ways(learning.polyak, target, online, jnp.float32(rate))
     expected = (1.0 - rate) * 3.03 + rate * 1.01
     close(moved["w"].full, expected, rtol=1e-6)
@@ -192,7 +191,7 @@ def test_a_target_that_does_not_move_is_left_as_it_is_with_its_copy(rate):
 
 
 def copied_weights(network):
-    """Those of an MLP, or of residual blocks, as training carries them."""
+    """The weights that have copies, in an MLP or in residual blocks."""
     if isinstance(network, MLP):
         return [linear.weight for linear in network.hidden]
     kind = ResidualBlock if isinstance(network, ResidualVelocity) else Block
@@ -203,7 +202,7 @@ def copied_weights(network):
 
 @pytest.mark.parametrize("name", ["mlp", *RESIDUAL])
 def test_copies_of_weights_are_their_rounding_after_every_update(name):
-    """Multiplied instead of weights rounded anew, they change nothing."""
+    """Products of the copies equal products of weights that are rounded where they are read."""
     x = jax.random.normal(KEY, (20, 5))
     net, call = RESIDUAL.get(name) or (MLP(KEY, 5, 3, 32, 3, "mish", norm="before"), None)
 
@@ -211,29 +210,20 @@ def test_copies_of_weights_are_their_rounding_after_every_update(name):
         found = call(network, x[:, :2], x[:, 2], x[:, 1:]) if call else network(x)
         return jnp.square(found - 1.0).mean(), {}
 
-    def trained(network):
-        state, target = learning.learner(network), network
-        state = state._replace(params=leaves.with_copies(network))
-        target = leaves.with_copies(network)
+    def trained(network, copy):
+        state, target = learning.learner(network)._replace(params=copy(network)), copy(network)
         for _ in range(3):
             state, target, *_ = learning.descend_with_target(state, target, loss, 0.01, 0.2)
         return state.params, target
 
     with using(**INTERPRETED, half=True):
-        for carried in jax.jit(trained)(net):
-            for weight in copied_weights(carried):
-                assert (weight.half == weight.full.astype(jnp.bfloat16)).all()
-                assert weight.half.dtype == jnp.bfloat16
-        carried = without_copies(jax.jit(trained)(net))
-        anew = jax.jit(lambda network: _without_copies(network, loss))(net)
-    assert relative(carried, anew) < 1e-6
-
-
-def _without_copies(network, loss):
-    state, target = learning.learner(network), network
-    for _ in range(3):
-        state, target, *_ = learning.descend_with_target(state, target, loss, 0.01, 0.2)
-    return state.params, target
+        carried = jax.jit(lambda network: trained(network, leaves.with_copies))(net)
+        plain = jax.jit(lambda network: trained(network, lambda same: same))(net)
+    for network in carried:
+        for weight in copied_weights(network):
+            assert (weight.half == weight.full.astype(jnp.bfloat16)).all()
+            assert weight.half.dtype == jnp.bfloat16
+    assert relative(without_copies(carried), plain) < 1e-6
 
 
 def test_a_gradient_of_the_input_alone_needs_no_sums():
