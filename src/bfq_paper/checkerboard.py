@@ -24,6 +24,7 @@ from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.flow.maps import Velocity
 from bfq.nets.velocity import RawTimeVelocity
 from bfq.progress import reporting
+from bfq.reports.drawing import INK, QUIET
 from bfq.training.compilation import enable_compilation_cache
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Loss, Settings
 
@@ -33,7 +34,7 @@ BLOCK = 512  # rows of the distance matrix in memory: 512 × 10,000 numbers are 
 DIRECTIONS = 256
 ARCHITECTURE = "raw_time"  # the paper's 3 × 64 MLP on the point and its times
 COLORS = {"truth": "#111111", "generated": "#0072B2"}
-INK, QUIET, FRAME = "#1F2933", "#6B7682", "#D5DADF"
+FRAME = "#D5DADF"
 PANEL = 2.0  # inches
 MOST = 8  # panels in a row
 

@@ -1,6 +1,5 @@
 """What the rows of an experiment say together: methods over the same rows, and successes."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -165,7 +164,7 @@ def data_label(results: Results, cell: Cell) -> str:
     return name if alone else f"{name}, SHA-256 {digest[:8]}…"
 
 
-def mixed_rows(results: Results, rows: Collection[str]) -> list[str]:
+def mixed_rows(results: Results) -> list[str]:
     """The rows whose cells have different data."""
-    cells = [cell for cell in results.cells if cell.row in rows and cell.ours]
-    return list(dict.fromkeys(cell.row for cell in cells if data_label(results, cell)))
+    cells = [cell for cell in results.cells if cell.ours and data_label(results, cell)]
+    return list(dict.fromkeys(cell.row for cell in cells))

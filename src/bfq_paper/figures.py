@@ -86,7 +86,7 @@ def _printed(results: Results, cells: Iterable[Cell]) -> dict[str, float]:
 
 
 def _mixed(results: Results) -> str:
-    rows = mixed_rows(results, results.rows)
+    rows = mixed_rows(results)
     return f" Trained on different data: {', '.join(rows)}." if rows else ""
 
 

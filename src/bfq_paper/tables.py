@@ -169,7 +169,7 @@ def _how_to_read(results: Results) -> str:
     if results.experiment.kind == "scores":
         words.append("Last checkpoint; a column N has the same weights with that many candidates.")
     words += [SUCCESSES] if any(map(successes, results.cells)) else []
-    words += [MIXED] if mixed_rows(results, results.rows) else []
+    words += [MIXED] if mixed_rows(results) else []
     return " ".join(words)
 
 
@@ -230,9 +230,8 @@ def _runs(results: Results) -> list[Block]:
     """Data, protocols, versions and commands, each once."""
     runs = [cell.run for cell in results.cells]
     data = {_data(run["data"]) for run in runs if "data" in run}
-    protocols = {
-        _protocol(c.readings[0].record) for c in results.cells if "protocol" in c.readings[0].record
-    }
+    records = [cell.readings[0].record.get("protocol", {}) for cell in results.cells]
+    protocols = {", ".join(f"{name} {value}" for name, value in r.items()) for r in records if r}
     machines = {
         f"{run.get('device')}: " + ", ".join(f"{k} {v}" for k, v in run.get("versions", {}).items())
         for run in runs
@@ -251,7 +250,3 @@ def _data(data: dict[str, Any]) -> str:
     size = counts([data["transitions"]], "transition") if "transitions" in data else "no data set"
     source = data.get("source") or EMPTY
     return f"{data['name']}: {source}; {size}; SHA-256 {data.get('sha256') or EMPTY}"
-
-
-def _protocol(record: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in record["protocol"].items())
