@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
 from bfq.cli.main import main
-from bfq.data import published
+from bfq.data import download, published
 from bfq.data.download import Remote, fetch
 from bfq.data.published import REMOTES, fetch_minari, remotes_for
 from bfq.errors import BadInput, DiskTrouble
@@ -238,6 +239,26 @@ def test_silence_unknown_sizes_and_plain_http_are_refused(remote, unpublished, s
         with pytest.raises(BadInput, match="size|something other than a.hdf5"):
             fetch(unpublished, tmp_path)
         assert not visible(tmp_path)
+
+
+def test_a_server_that_trickles_is_given_up(remote, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "PATIENCE", 0.1)
+
+    def trickle(request: Request, before: int) -> None:
+        request.reply(200, {"Content-Length": len(BODY)}, BODY[:8])
+        for k in range(100):
+            threading.Event().wait(0.01)
+            request.wfile.write(BODY[8 + k : 9 + k])
+
+    server.answers["/a.hdf5"] = trickle
+    with pytest.raises(BadInput, match="less than 1,024 bytes per second"):
+        fetch(remote, tmp_path, retries=0)
+
+
+def test_a_full_disk_is_reported_before_the_download(remote, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    with pytest.raises(DiskTrouble, match=f"no room for {len(BODY):,} more bytes"):
+        fetch(remote, tmp_path)
 
 
 def test_a_file_without_checksum_is_trusted_once(unpublished, server, tmp_path):

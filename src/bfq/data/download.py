@@ -12,7 +12,9 @@ import contextlib
 import datetime
 import hashlib
 import os
-from collections.abc import Callable
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +30,7 @@ from bfq.records import decode, read_text
 OFFLINE = "BFQ_OFFLINE"  # the environment variable that forbids downloads
 TEMPORARY = (408, 425, 429, *range(500, 600))  # status codes worth another attempt
 BLOCK = 1 << 16
+SLOWEST, PATIENCE = 1024, 60.0  # bytes per second, after so many seconds
 SIGNATURES = {".hdf5": b"\x89HDF\r\n\x1a\n", ".npz": b"PK\x03\x04"}
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -219,8 +222,10 @@ class _Transfer:
             total = end + int(length) if length else self.remote.size
             if total is None or total != (self.remote.size or total):
                 raise Refused(f"its size is {total}, not {self.remote.size or 'given'}")
+            if total - end > shutil.disk_usage(self.part.parent).free:
+                raise DiskTrouble(f"{self.part.parent} has no room for {total - end:,} more bytes.")
             with self.part.open("ab" if end else "wb") as file:
-                for block in response.iter_content(BLOCK):
+                for block in _blocks(response.raw):
                     if not end and not block.startswith(signature):
                         raise Refused(f"it sends something other than {self.remote.file}")
                     end += len(block)
@@ -230,6 +235,22 @@ class _Transfer:
                     self.progress(end, total)
         if end < total:
             raise requests.ConnectionError(f"it ended after {end:,} of {total:,} bytes")
+
+
+def _blocks(stream: Any) -> Iterator[bytes]:
+    """What arrives, as it arrives, from a server that is not too slow."""
+    import requests
+    import urllib3
+
+    start, received = time.monotonic(), 0
+    try:
+        while block := stream.read1(BLOCK):
+            yield block
+            received, seconds = received + len(block), time.monotonic() - start
+            if seconds > PATIENCE and received < SLOWEST * seconds:
+                raise requests.ConnectionError(f"it sends less than {SLOWEST:,} bytes per second")
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(str(error)) from error
 
 
 def open_session(plain_http: bool) -> Any:
