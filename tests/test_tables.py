@@ -308,7 +308,7 @@ def test_one_bound_is_noted_as_it_is_kept(tmp_path):
     first, second = data.action_high
     assert f"taken as -50 to {first:g}, -50 to {second:g} (one" in note
     for wrong in ([-50, -50, -50], [-50]):
-        numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
+        numbers = rf"action_low has shape \({len(wrong)},\), but an action has 2 numbers: give one"
         with pytest.raises(BadInput, match=numbers):
             read_table(tmp_path / "log.npz", action_low=wrong)
 
@@ -401,7 +401,7 @@ def test_a_third_partys_pendulum_log_goes_in_as_it_is():
     assert (data.action_low.tolist(), data.action_high.tolist()) == ([-2.0], [2.0])
     notes = " ".join(data.notes)
     assert "obs as observations, new_obs as next_observations" in notes
-    assert "all 500 episodes have the same length" in notes
+    assert "500 of 500, at the longest length, count as time-outs" in notes
     # Its next observations at the 199th step are those of the next episode's start, which is told.
     assert [name_of(note) for note in data.notes if name_of(note)] == ["next-from-another-episode"]
     forced = read_table(SHARED / "logged" / "pendulum_replay_v1.1.0.npz", {"terminals": "dones"})

@@ -72,6 +72,20 @@ def describe_rows(which: Flags) -> str:
     return f"row {int(which.argmax())} ({counted(int(which.sum()), 'row')} in all, counted from 0)"
 
 
+def count_rows(rows: Rows, size: int, noun: str) -> str:
+    """How many of something these rows are, and the first of them."""
+    return f"{len(rows):,} of {size:,} {noun} (first: row {rows[0]})"
+
+
+def is_number(cell: str) -> bool:
+    """Whether text is a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def check_columns(
     columns: Mapping[str, npt.ArrayLike | None],
     action_low: npt.ArrayLike,
@@ -84,14 +98,20 @@ def check_columns(
     arrays = {
         name: as_array(name, column) for name, column in columns.items() if column is not None
     }
-    lengths, ids = arrays.pop("episode_lengths", None), arrays.pop("episode_ids", None)
+    lengths = arrays.pop("episode_lengths", None)
+    ids = _reshape("episode_ids", arrays.pop("episode_ids")) if "episode_ids" in arrays else None
     shaped = {name: _reshape(name, _numeric(name, column)) for name, column in arrays.items()}
     _check_lengths(shaped if ids is None else {**shaped, "episode_ids": ids})
     checked = {name: _float32(name, column) for name, column in shaped.items() if name not in FLAGS}
     flags = {name: _flags(name, column) for name, column in shaped.items() if name in FLAGS}
     following = checked.get("next_observations")
     if following is not None:
-        _check_widths(checked["observations"], following)
+        widths = checked["observations"].shape[1], following.shape[1]
+        if widths[0] != widths[1]:
+            found = (
+                f"observations have {widths[0]} numbers per row but next_observations {widths[1]}"
+            )
+            raise refuse("mixed-widths", found)
     elif not flags and ids is None and lengths is None:
         raise refuse("no-episode-end", "no episode end is given")
     terminal, timeout, notes = mark_ends(len(checked["rewards"]), flags, ids, lengths)
@@ -100,8 +120,7 @@ def check_columns(
         checked["observations"], _within(checked["actions"], low, high), checked["rewards"], following,
         terminal, timeout, low, high,
     )  # fmt: skip
-    lost = _lost_precision("observations", shaped["observations"], log.observations)
-    return log, (*notes, *lost)
+    return log, (*notes, *_lost_precision(shaped["observations"], log.observations))
 
 
 def check_bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[Floats, Floats]:
@@ -111,15 +130,10 @@ def check_bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[F
     except (TypeError, ValueError) as error:
         raise BadInput(f"action_low and action_high must be numbers: {error}.") from error
     for name, bound in (("action_low", lows), ("action_high", highs)):
-        if bound.ndim > 1 or (bound.ndim == 1 and len(bound) != width):
-            held = (
-                f"is of shape {bound.shape}"
-                if bound.ndim > 1
-                else f"has {counted(len(bound), 'number')}"
-            )
+        if bound.shape not in ((), (width,)):
             raise BadInput(
-                f"{name} {held}, but an action has {counted(width, 'number')}: give one number for all of them, or "
-                "one for each."
+                f"{name} has shape {bound.shape}, but an action has {counted(width, 'number')}: give one number "
+                "for all of them, or one for each."
             )
     lows, highs = np.broadcast_to(lows, (width,)).copy(), np.broadcast_to(highs, (width,)).copy()
     if not (np.isfinite(lows) & np.isfinite(highs) & (lows < highs)).all():
@@ -162,21 +176,11 @@ def _numeric(name: str, column: Array) -> Array:
     if kind == "c":
         raise refuse("complex-numbers", f"{name} hold values of type {column.dtype}")
     if kind in "US" and column.size:
-        index = _first_word(column)
+        index = next((k for k, word in enumerate(column.flat) if not is_number(word)), 0)
         row = index // max(column.size // column.shape[0], 1) if column.ndim else 0
         word = str(column.flat[index])[:30]
         raise refuse("text", f"{name} hold text, such as {word!r} in row {row} (counted from 0)")
     raise refuse("not-numbers", f"{name} hold values of type {column.dtype}, not numbers")
-
-
-def _first_word(column: Array) -> int:
-    """The index of the first text that is not a number; 0 if all could be numbers."""
-    for index, value in enumerate(column.flat):
-        try:
-            float(value)
-        except ValueError:
-            return index
-    return 0
 
 
 def _reshape(name: str, column: Array) -> Array:
@@ -221,8 +225,8 @@ def _float32(name: str, column: Array) -> Floats:
     raise AssertionError("what is not finite is NaN or infinite")
 
 
-def _lost_precision(name: str, given: Array, converted: Floats) -> Iterator[str]:
-    """Note columns of which float32 keeps less than three digits of the changes, by a sample."""
+def _lost_precision(given: Array, converted: Floats) -> Iterator[str]:
+    """Note observations of which float32 keeps less than three digits of the changes, by a sample."""
     if given.dtype == np.float32 or len(given) < 2:
         return
     some = slice(None, None, max(1, len(given) // 10_000))
@@ -231,7 +235,7 @@ def _lost_precision(name: str, given: Array, converted: Floats) -> Iterator[str]
     for column in np.flatnonzero((lost > 1e-3) & (np.ptp(exact, axis=0) > 0)):
         yield note(
             "lost-precision",
-            f"{name.capitalize()} column {column} holds numbers near {exact[0, column]:.4g} that differ by "
+            f"Observations column {column} holds numbers near {exact[0, column]:.4g} that differ by "
             f"about {exact[:, column].std():.2g}; float32 rounds away {min(lost[column], 1):.1%} of that",
         )
 
@@ -244,14 +248,6 @@ def _flags(name: str, column: Array) -> Flags:
             "not-a-flag", f"{name} must be 0 or 1, not {value:g} as in {describe_rows(bad)}"
         )
     return column.astype(bool)
-
-
-def _check_widths(now: Floats, following: Floats) -> None:
-    if now.shape[1] != following.shape[1]:
-        raise refuse(
-            "mixed-widths",
-            f"observations have {now.shape[1]} numbers per row but next_observations {following.shape[1]}",
-        )
 
 
 def _within(actions: Floats, low: Floats, high: Floats) -> Floats:
@@ -275,9 +271,11 @@ def mark_ends(
     notes: list[str] = []
     if "dones" in flags:
         notes += _split_dones(flags, terminal, timeout)
-    bounds = _boundaries(size, flags.get("episode_starts"), ids, lengths)
-    if bounds is not None:
-        notes += _add_boundaries(bounds, flags, terminal, timeout)
+    given = [np.append(flags["episode_starts"][1:], True)] if "episode_starts" in flags else []
+    given += [] if ids is None else [_id_changes(ids)]
+    given += [] if lengths is None else [_ends_from_lengths(size, lengths)]
+    if given:
+        notes += _add_boundaries(np.logical_or.reduce(given), flags, terminal, timeout)
     return terminal, timeout, notes
 
 
@@ -287,73 +285,37 @@ def _split_dones(flags: Mapping[str, Flags], terminal: Flags, timeout: Flags) ->
     if "terminals" in flags:
         timeout |= dones & ~terminal
         return []
-    if "timeouts" in flags:
+    if "timeouts" in flags or not dones.any():
         terminal |= dones & ~timeout
         return []
     last = np.flatnonzero(dones)
-    if not len(last):
-        return []
-    at_limit = last[_at_common_length(np.diff(last, prepend=-1))]
+    lengths = np.diff(last, prepend=-1)
+    alike = lengths.min() == lengths.max() > 1
+    at_limit = last if alike else last[at_time_limit(lengths)]
     timeout[at_limit] = True
     terminal |= dones & ~timeout
-    return [_describe_split(len(last), len(at_limit))]
-
-
-def _describe_split(ends: int, limited: int) -> str:
-    if ends == 1:
-        what = f"the only one counts as a {'time-out' if limited else 'terminal'}"
-    elif limited == ends:
-        what = f"all {ends} episodes have the same length, so all ends count as time-outs"
-    elif limited:
-        what = f"{limited} of {ends}, at the longest length, count as time-outs, the others as terminals"
-    else:
-        what = f"all {ends} count as terminals"
-    return (
-        f"The flag of episode ends does not say of which kind they are: {what}. To decide yourself, give the "
-        f"flag as terminals or as timeouts ({MAP} terminals=… or timeouts=…)."
-    )
-
-
-def _at_common_length(lengths: Rows) -> Flags:
-    """Which episodes end at a time limit: those of the longest length, if many share it."""
-    longest = lengths == lengths.max()
-    if longest.all() and lengths[0] > 1:
-        return longest
-    shared = lengths.max() >= LONG and longest.sum() >= max(3, SHARE * len(lengths))
-    return longest if shared else np.zeros(len(lengths), bool)
+    return [
+        "The flag of episode ends does not say of which kind they are: "
+        f"{len(at_limit)} of {len(last)}, at the longest length, count as time-outs, the others as terminals. "
+        f"To decide yourself, give the flag as terminals or as timeouts ({MAP} terminals=… or timeouts=…)."
+    ]
 
 
 def at_time_limit(lengths: Rows) -> Flags:
-    """Which episodes have a length that looks like a time limit; none of fewer than three."""
-    none = np.zeros(len(lengths), bool)
-    return _at_common_length(lengths) if len(lengths) > 2 and lengths.max() >= LONG else none
-
-
-def _boundaries(
-    size: int, starts: Flags | None, ids: Array | None, lengths: Array | None
-) -> Flags | None:
-    """The last rows of episodes by starts, ids or lengths; None if none of them is given."""
-    given = []
-    if starts is not None:
-        given.append(np.append(starts[1:], True))
-    if ids is not None:
-        given.append(_id_changes(ids))
-    if lengths is not None:
-        given.append(_ends_from_lengths(size, lengths))
-    return np.logical_or.reduce(given) if given else None
+    """Which episodes end at a time limit: those of the longest length, if many share it."""
+    most = lengths.max(initial=0)
+    longest = lengths == most
+    many = most >= LONG and longest.sum() >= max(3, SHARE * len(lengths))
+    return longest if many else np.zeros(len(lengths), bool)
 
 
 def _id_changes(ids: Array) -> Flags:
-    if ids.ndim == 2 and ids.shape[1] == 1:
-        ids = ids[:, 0]
     if ids.dtype.kind == "O":  # pandas keeps words as objects
         ids = ids.astype(np.str_)
-    if ids.ndim != 1 or ids.dtype.kind not in "fiubUS":
-        what = f"episode_ids have shape {ids.shape} and type {ids.dtype}, not one id per row"
-        raise refuse("wrong-shape", what)
+    if ids.dtype.kind not in "fiubUS":
+        raise refuse("wrong-shape", f"episode_ids have type {ids.dtype}, not one id per row")
     if ids.dtype.kind == "f" and np.isnan(ids).any():
-        row = int(np.isnan(ids).argmax())
-        raise refuse("nan", f"episode_ids hold NaN in row {row} (counted from 0)")
+        raise refuse("nan", f"episode_ids hold NaN in {describe_rows(np.isnan(ids))}")
     last = np.append(ids[1:] != ids[:-1], True)
     begins = np.flatnonzero(np.append(True, last[:-1]))
     _, first = np.unique(ids[begins], return_index=True)
@@ -384,10 +346,10 @@ def _add_boundaries(
     bounds: Flags, flags: Mapping[str, Flags], terminal: Flags, timeout: Flags
 ) -> list[str]:
     """Make every boundary an end: a time-out, unless it is marked as a terminal."""
-    notes, inside = [], terminal & ~bounds
-    if inside.any():
-        first = int(inside.argmax())
-        found = f"{int(inside.sum())} terminals (first: row {first}) come before their episode's last row"
+    notes, inside = [], np.flatnonzero(terminal & ~bounds)
+    if len(inside):
+        which = count_rows(inside, int(terminal.sum()), "terminals")
+        found = f"{which} come before their episode's last row"
         notes.append(note("terminal-inside-episode", found))
     timeout |= bounds & ~terminal
     if not {"terminals", "dones"} & flags.keys():

@@ -8,18 +8,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import Logged, at_time_limit, blocks
+from bfq.data.checks import Logged, at_time_limit, blocks, count_rows
 from bfq.data.dataset import Flags, Floats
 from bfq.data.defects import note, refuse
 
 MOST = 0.9  # of the informative rows: enough to say what a column is
 SAME = 1e-3  # of the spread of a column: values closer than this differ by rounding only
 STEADY = 0.99  # of the steps: rewards that go one way as often as this may be sums
-FAR = {
-    "observations": 1000.0,
-    "rewards": 1000.0,
-    "actions": 20.0,
-}  # times the spread of all other rows
+FAR = {"observations": 1000.0, "rewards": 1000.0, "actions": 20.0}  # times the others' spread
 RARE = 10_000  # one row in so many may be an outlier; more frequent values belong to the data
 NARROW = 0.1  # of the range
 
@@ -33,49 +29,41 @@ def check_succession(log: Logged) -> Iterator[str]:
     moves = ~_equal(now[1:], now[:-1])
     follows, inside = _equal(following[:-1], now[1:]), ~log.ends[:-1]
     if not _mostly(follows, moves & inside):
-        _refuse_same_row(log, _equal(following, now), moves)
-        _refuse_other_row(following, now, moves & inside)
+        _refuse_other_rows(log, following, moves)
     if not follows[inside].all():
-        yield from _breaks(log, _near(now, following))
+        sample = now[:: max(1, len(now) // 10_000)]
+        slack = SAME * sample.std(0) + 1e-6 * np.abs(sample).max(0)
+        broken = np.flatnonzero(inside & ~_equal(following[:-1], now[1:], slack))
+        if len(broken):
+            which = count_rows(broken, int(inside.sum()), "rows inside episodes")
+            found = f"In {which} the next observation is not that of the row below"
+            yield note("rows-not-in-order", found)
     yield from _crossings(log, now, following)
 
 
-def _refuse_same_row(log: Logged, same: Flags, moves: Flags) -> None:
+def _refuse_other_rows(log: Logged, following: Floats, moves: Flags) -> None:
+    """Refuse next observations that are those of the same row, the row before or two further on."""
+    now = log.observations
     informative = np.append(moves, bool(moves.any()))
     informative[log.last] |= bool(moves.any())  # in a shuffled log every row may be an end
     informative &= ~log.terminal  # nothing follows a terminal, so any value is allowed there
-    if _mostly(same, informative):
-        raise refuse(
-            "next-not-shifted",
-            f"next_observations are the observations of the same row in {same[informative].mean():.0%} of the "
-            f"rows where these change (the first is row {int((same & informative).argmax())}, counted from 0)",
-        )
-
-
-def _refuse_other_row(following: Floats, now: Floats, moves: Flags) -> None:
-    both = moves[1:] & moves[:-1]
-    if _mostly(_equal(following[1:-1], now[:-2]), both):
-        raise refuse("next-shifted-wrongly", _shifted("before", int(both.argmax()) + 1))
-    if _mostly(_equal(following[:-2], now[2:]), both):
-        raise refuse("next-shifted-wrongly", _shifted("two further on", int(both.argmax())))
-
-
-def _shifted(where: str, first: int) -> str:
-    return f"next_observations are the observations of the row {where} (as in row {first}, counted from 0)"
+    inside = moves & ~log.ends[:-1]
+    both = inside[1:] & inside[:-1]
+    for defect, which, first, same, some in (
+        ("next-not-shifted", "same row", 0, _equal(following, now), informative),
+        ("next-shifted-wrongly", "row before", 1, _equal(following[1:-1], now[:-2]), both),
+        ("next-shifted-wrongly", "row two further on", 0, _equal(following[:-2], now[2:]), both),
+    ):
+        if _mostly(same, some):
+            raise refuse(
+                defect,
+                f"next_observations are the observations of the {which} in {same[some].mean():.0%} of the rows "
+                f"where these change (first: row {int((same & some).argmax()) + first}, counted from 0)",
+            )
 
 
 def _mostly(found: Flags, informative: Flags) -> bool:
     return bool(informative.any()) and bool(found[informative].mean() >= MOST)
-
-
-def _breaks(log: Logged, follows: Flags) -> Iterator[str]:
-    broken = ~follows & ~log.ends[:-1]
-    if broken.any():
-        yield note(
-            "rows-not-in-order",
-            f"In {int(broken.sum()):,} of {int((~log.ends).sum()):,} rows inside episodes (the first is row "
-            f"{int(broken.argmax())}) the next observation is not that of the row below",
-        )
 
 
 def _crossings(log: Logged, now: Floats, following: Floats) -> Iterator[str]:
@@ -85,29 +73,15 @@ def _crossings(log: Logged, now: Floats, following: Floats) -> Iterator[str]:
         return
     crossing = _equal(following[cut], now[cut + 1]) & ~_equal(now[cut], now[cut + 1])
     if crossing.mean() >= MOST:
-        yield note(
-            "next-from-another-episode",
-            f"After {int(crossing.sum()):,} of {len(cut):,} time-outs (first: row {cut[crossing][0]}) the "
-            "next observation is the first of the next episode",
-        )
+        which = count_rows(cut[crossing], len(cut), "time-outs")
+        found = f"After {which} the next observation is the first of the next episode"
+        yield note("next-from-another-episode", found)
 
 
-def _equal(one: Floats, other: Floats) -> Flags:
-    """Which rows agree in every number."""
-    return np.concatenate(
-        [(one[block] == other[block]).all(1) for block in blocks(len(one))] or [np.zeros(0, bool)]
-    )
-
-
-def _near(now: Floats, following: Floats) -> Flags:
-    """Where the next observation is the observation of the row below, up to rounding."""
-    sample = now[:: max(1, len(now) // 10_000)]
-    slack = SAME * sample.std(0) + 1e-6 * np.abs(sample).max(0)
-    near = [
-        (np.abs(following[block] - now[1:][block]) <= slack).all(1)
-        for block in blocks(len(now) - 1)
-    ]
-    return np.concatenate(near)
+def _equal(one: Floats, other: Floats, slack: npt.ArrayLike = 0.0) -> Flags:
+    """Which rows agree in every number, up to `slack`."""
+    near = [(np.abs(one[block] - other[block]) <= slack).all(1) for block in blocks(len(one))]
+    return np.concatenate([np.zeros(0, bool), *near])
 
 
 def copied_rows(log: Logged) -> Flags:
@@ -149,48 +123,36 @@ def find_suspicions(log: Logged, left_out: int) -> Iterator[str]:
             "observation after them was not logged",
         )
     checks: tuple[Callable[[Logged], Iterator[str]], ...] = (
-        _ends, _flags, _lengths, _constant, _counters, _returns, _outliers, _actions, _copies,
+        _flags, _lengths, _constant, _counters, _returns, _outliers, _actions, _copies,
     )  # fmt: skip
     for check in checks:
         yield from check(log)
 
 
-def _ends(log: Logged) -> Iterator[str]:
+def _flags(log: Logged) -> Iterator[str]:
     if not (log.terminal | log.timeout).any():
         yield note("no-end-marked", "No episode end is marked, so all rows count as one episode")
-
-
-def _flags(log: Logged) -> Iterator[str]:
     if len(log) > 1 and log.terminal.mean() > 0.5:
-        yield note(
-            "terminals-everywhere", f"{int(log.terminal.sum()):,} of {len(log):,} rows are terminal"
-        )
-    both = log.terminal & log.timeout
-    if both.any() and both.sum() >= 0.5 * log.timeout.sum():
-        yield note(
-            "both-flags",
-            f"{int(both.sum()):,} of {int(log.timeout.sum()):,} time-outs (first: row {int(both.argmax())}) "
-            "are marked as terminals too",
-        )
+        which = count_rows(np.flatnonzero(log.terminal), len(log), "rows")
+        yield note("terminals-everywhere", f"{which} are terminal")
+    both, timeouts = np.flatnonzero(log.terminal & log.timeout), int(log.timeout.sum())
+    if len(both) and len(both) >= 0.5 * timeouts:
+        which = count_rows(both, timeouts, "time-outs")
+        yield note("both-flags", f"{which} are marked as terminals too")
 
 
 def _lengths(log: Logged) -> Iterator[str]:
     single = log.lengths[:-1] == 1  # the last episode may merely have begun
     if single.sum() > 0.01 * len(single) and log.terminal.mean() <= 0.5:  # else already noted
-        yield note(
-            "one-row-episodes",
-            f"{int(single.sum()):,} of {len(log.lengths):,} episodes have a single row (the first is row "
-            f"{log.last[:-1][single][0]})",
-        )
+        which = count_rows(log.last[:-1][single], len(log.lengths), "episodes")
+        yield note("one-row-episodes", f"{which} have a single row")
     last = log.last[(log.terminal | log.timeout)[log.last]]
     lengths = np.diff(last, prepend=-1)
-    limited = last[at_time_limit(lengths)] if len(last) else last
+    limited = last[at_time_limit(lengths)]
     if len(limited) and (log.terminal & ~log.timeout)[limited].all():
-        yield note(
-            "terminals-at-time-limit",
-            f"{len(limited):,} of {len(last):,} episodes end in a terminal after exactly {lengths.max()} "
-            f"rows (first: row {limited[0]})",
-        )
+        which = count_rows(limited, len(last), "episodes")
+        found = f"{which} end in a terminal after exactly {lengths.max()} rows"
+        yield note("terminals-at-time-limit", found)
 
 
 def _constant(log: Logged) -> Iterator[str]:
@@ -262,20 +224,16 @@ def _returns(log: Logged) -> Iterator[str]:
 
 
 def _outliers(log: Logged) -> Iterator[str]:
-    columns = {
-        "observations": log.observations,
-        "rewards": log.rewards[:, None],
-        "actions": log.actions,
-    }
-    for name, values in columns.items():
-        for column in _wide(values, FAR[name]):
-            found = _far(values[:, column], FAR[name])
+    for name, times in FAR.items():
+        values = getattr(log, name).reshape(len(log), -1)
+        for column in _wide(values, times):
+            found = _far(values[:, column], times)
             if found is not None:
                 where = name if values.shape[1] == 1 else f"{name} column {column}"
                 yield note(
                     "outlier",
                     f"{where.capitalize()} hold {values[found, column]:.4g} in row {found}, more than "
-                    f"{FAR[name]:g} times the spread of all others beyond them",
+                    f"{times:g} times the spread of all others beyond them",
                 )
 
 
@@ -308,20 +266,13 @@ def _actions(log: Logged) -> Iterator[str]:
             f"All actions lie between {low.min():.4g} and {high.max():.4g}, {share:.1%} of their range of "
             f"{log.action_low.min():.4g} to {log.action_high.max():.4g}",
         )
-    if _choices(log.actions):
+    whole = log.actions.shape[1] == 1 and bool((log.actions % 1 == 0).all())
+    if whole and high[0] > low[0] >= 0:
         yield note("discrete-actions", f"Actions are whole numbers from {low[0]:g} to {high[0]:g}")
-
-
-def _choices(actions: Floats) -> bool:
-    whole = actions.shape[1] == 1 and bool((actions % 1 == 0).all())
-    return whole and bool(actions.min() >= 0) and bool(actions.max() > actions.min())
 
 
 def _copies(log: Logged) -> Iterator[str]:
     copied = copied_rows(log)
     if copied.mean() >= 0.2:
-        yield note(
-            "copied-rows",
-            f"{int(copied.sum()):,} of {len(log):,} rows (from row {int(copied.argmax())} on) repeat an "
-            "earlier stretch of rows exactly",
-        )
+        which = count_rows(np.flatnonzero(copied), len(log), "rows")
+        yield note("copied-rows", f"{which} repeat an earlier stretch of rows exactly")

@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.checks import is_number
 from bfq.data.defects import refuse
 from bfq.data.readers import parsing
 from bfq.errors import BadInput
@@ -87,15 +88,7 @@ def _kind(cell: str) -> str:
     """The kind of a cell; empty cells and decimal commas were meant to be numbers."""
     if cell.lower() in BOOLEANS:
         return "bool"
-    return "number" if _is_number(cell) or not cell or _has_comma(cell) else "text"
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return "number" if is_number(cell) or not cell or _has_comma(cell) else "text"
 
 
 def _has_comma(cell: str) -> bool:
@@ -222,12 +215,12 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
     name, kind = head.names[place], head.kinds[place]
     if not cell:
         return refuse("empty-cell", f"{where} has no value for {name}")
-    if kind != "text" and _is_number(cell) and not np.isfinite(float(cell)):
+    if kind != "text" and is_number(cell) and not np.isfinite(float(cell)):
         defect, what = (
             ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
         )
         return refuse(defect, f"{where} holds {what} for {name}")
-    if kind == "text" or _is_number(cell) or (kind == "bool" and cell.lower() in BOOLEANS):
+    if kind == "text" or is_number(cell) or (kind == "bool" and cell.lower() in BOOLEANS):
         return None
     if _has_comma(cell):
         return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")
