@@ -86,7 +86,12 @@ def test_registration_by_object_and_by_decorator():
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [("x = 1", "must define one agent"), ("def", "not valid Python, line 1")]
+    ("code", "words"),
+    [
+        ("x = 1", "must define one agent"),
+        ("def", "not valid Python, line 1"),
+        ("\n1 / 0", "line 2: ZeroDivisionError"),
+    ],
 )
 def test_a_file_without_an_agent_is_refused(code, words, tmp_path):
     file = tmp_path / "nothing.py"

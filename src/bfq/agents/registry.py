@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from bfq.agents import Acting, Agent, field_types
@@ -101,6 +102,14 @@ def _execute(file: Path) -> Agent:
         loader.exec_module(module)
     except SyntaxError as error:
         raise BadInput(f"{file} is not valid Python, line {error.lineno}: {error.msg}.") from error
+    except BadInput:
+        raise
+    except Exception as error:
+        line = max(
+            (at.lineno or 0) for at in extract_tb(error.__traceback__) if at.filename == str(file)
+        )
+        kind = type(error).__name__
+        raise BadInput(f"{file} cannot be imported, line {line}: {kind}: {error}.") from error
     new = [agent for name, agent in _registered.items() if before.get(name) is not agent]
     found = [module.AGENT] if isinstance(getattr(module, "AGENT", None), Agent) else new
     if len(found) != 1:
