@@ -30,12 +30,7 @@ import jax  # noqa: E402 - after the flags, which JAX reads once
 import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
-CHECKED = [
-    "bfq.nets",
-    "bfq.flow",
-    "bfq.agents.learning",
-    "bfq_paper.checkerboard",
-]
+CHECKED = ["bfq.nets", "bfq.flow", "bfq.agents.learning", "bfq_paper.checkerboard"]
 install_import_hook(CHECKED, "beartype.beartype")
 
 import bfq.kernels  # noqa: E402

@@ -550,19 +550,16 @@ def test_switches_that_change_the_method_keep_the_contract(name, values):
     assert float(jnp.abs(actions).max()) <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("choices", "table"),
-    [
-        (fields_of.CriticKind, NETWORKS["critic"]),
-        (fields_of.PolicyKind, NETWORKS["policy"]),
-        (fields_of.Architecture, NETWORKS["velocity"]),
-        (fields_of.DenoiserKind, NETWORKS["denoiser"]),
-        (fields_of.Activation, ACTIVATIONS),
-        (fields_of.Sampler, SAMPLERS),
-        (field_types(get_agent("edp").config)["noise_schedule"], SCHEDULES),
-        (field_types(get_agent("bfq").config)["time_rule"], COMPOSITION_TIMES),
-        (field_types(get_agent("ofql").config)["time_rule"], DISTRIBUTIONS),
-    ],
-)
+@pytest.mark.parametrize(("choices", "table"), [
+    (fields_of.CriticKind, NETWORKS["critic"]),
+    (fields_of.PolicyKind, NETWORKS["policy"]),
+    (fields_of.Architecture, NETWORKS["velocity"]),
+    (fields_of.DenoiserKind, NETWORKS["denoiser"]),
+    (fields_of.Activation, ACTIVATIONS),
+    (fields_of.Sampler, SAMPLERS),
+    (field_types(get_agent("edp").config)["noise_schedule"], SCHEDULES),
+    (field_types(get_agent("bfq").config)["time_rule"], COMPOSITION_TIMES),
+    (field_types(get_agent("ofql").config)["time_rule"], DISTRIBUTIONS),
+])  # fmt: skip
 def test_the_choices_of_a_hyperparameter_are_those_that_exist(choices, table):
     assert set(get_args(choices)) == set(table)

@@ -316,13 +316,10 @@ def test_unknown_mazes_and_kinds_are_named():
             make()
 
 
-@pytest.mark.parametrize(
-    ("name", "block"),
-    [
-        ("local/antmaze-medium-play", AntMazeBlock("medium", "play")),
-        ("local/pointmaze-giant-navigate", NavigateBlock("pointmaze-giant")),
-    ],
-)
+@pytest.mark.parametrize(("name", "block"), [
+    ("local/antmaze-medium-play", AntMazeBlock("medium", "play")),
+    ("local/pointmaze-giant-navigate", NavigateBlock("pointmaze-giant")),
+])  # fmt: skip
 def test_the_recipes_have_the_right_blocks(name, block):
     recipe = recipe_for(name, seed=3)
     assert (recipe.name, recipe.seed, recipe.size) == (name, 3, 1_000_000)

@@ -97,15 +97,12 @@ def test_generated_tasks_do_not_pass_for_the_published_ones():
     assert get_task(DEFAULT_TASK).simulator == "HalfCheetah-v4"
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("hopper-medium-v2", "bfq data download hopper-medium-v2.*bfq data import FILE --as"),
-        ("rerolled/hopper-medium", "bfq data reroll FILE --as rerolled/hopper-medium"),
-        ("pen-human-v1", r"bfq data import FILE --as pen-human-v1`\.$"),  # nothing is similar
-        ("checkerboard", "bfq toy"),
-    ],
-)
+@pytest.mark.parametrize(("name", "remedy"), [
+    ("hopper-medium-v2", "bfq data download hopper-medium-v2.*bfq data import FILE --as"),
+    ("rerolled/hopper-medium", "bfq data reroll FILE --as rerolled/hopper-medium"),
+    ("pen-human-v1", r"bfq data import FILE --as pen-human-v1`\.$"),  # nothing is similar
+    ("checkerboard", "bfq toy"),
+])  # fmt: skip
 def test_data_that_is_not_here_is_refused_with_the_remedy(name, remedy):
     with pytest.raises(BadInput, match=remedy):
         load_dataset(name)

@@ -290,28 +290,25 @@ def refused(path, match):
         read_d4rl(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"rewards": None}, "has no rewards: it holds actions, observations, terminals, timeouts"),
-        ({"rewards": np.zeros(11)}, r"differ in length \(observations 12, actions 12, rewards 11"),
-        ({"rewards": np.full(12, np.nan)}, "NaN"),
-        ({"rewards": 1.0}, "not rows of numbers"),
-        ({"observations": np.zeros(12)}, "shape"),
-        ({"observations": np.zeros((12, 2, 2))}, "shape"),
-        ({"observations": np.array([b"import os"] * 12)}, "not rows of numbers"),
-        ({"actions": np.full((12, 2), np.inf)}, "infinite"),
-        ({"terminals": np.full(12, 2)}, "must be 0 or 1"),
-        ({"timeouts": np.full(12, 0.5)}, "must be 0 or 1"),
-        ({"timeouts": np.full(12, np.nan)}, "must be 0 or 1"),
-        ({"timeouts": np.zeros(5)}, "shape"),
-        ({"timeouts": np.ones(12, bool)}, "no transition"),
-        ({"action_low": np.zeros(7)}, "action_low"),
-        ({"action_low": "x"}, "action_low"),
-        ({"n": 0}, "no transition"),
-        ({"n": 1}, "no transition"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "match"), [
+    ({"rewards": None}, "has no rewards: it holds actions, observations, terminals, timeouts"),
+    ({"rewards": np.zeros(11)}, r"differ in length \(observations 12, actions 12, rewards 11"),
+    ({"rewards": np.full(12, np.nan)}, "NaN"),
+    ({"rewards": 1.0}, "not rows of numbers"),
+    ({"observations": np.zeros(12)}, "shape"),
+    ({"observations": np.zeros((12, 2, 2))}, "shape"),
+    ({"observations": np.array([b"import os"] * 12)}, "not rows of numbers"),
+    ({"actions": np.full((12, 2), np.inf)}, "infinite"),
+    ({"terminals": np.full(12, 2)}, "must be 0 or 1"),
+    ({"timeouts": np.full(12, 0.5)}, "must be 0 or 1"),
+    ({"timeouts": np.full(12, np.nan)}, "must be 0 or 1"),
+    ({"timeouts": np.zeros(5)}, "shape"),
+    ({"timeouts": np.ones(12, bool)}, "no transition"),
+    ({"action_low": np.zeros(7)}, "action_low"),
+    ({"action_low": "x"}, "action_low"),
+    ({"n": 0}, "no transition"),
+    ({"n": 1}, "no transition"),
+])  # fmt: skip
 def test_broken_columns_are_refused_in_a_sentence(tmp_path, changes, match):
     with pytest.raises(BadInput, match=match):
         log(tmp_path, **{"n": 12, **changes})
@@ -477,20 +474,17 @@ def test_weights_are_found_the_right_way_round(tmp_path, widths, turned):
         np.testing.assert_array_equal(found[ours], weight.T if turned else weight)
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"nonlinearity": np.bytes_("gelu")}, "nonlinearity is 'gelu'"),
-        ({"nonlinearity": None}, "has no metadata/policy/nonlinearity"),
-        ({"output_distribution": np.bytes_("mixture")}, "output_distribution is 'mixture'"),
-        ({"last_fc/bias": None}, "has no metadata/policy/last_fc/bias"),
-        ({"last_fc_log_std/weight": None}, "has no metadata/policy/last_fc_log_std/weight"),
-        ({"fc1/weight": np.zeros((7, 5))}, "do not fit together"),
-        ({"fc1/weight": np.zeros(5)}, "not a matrix"),
-        ({"fc0/bias": np.full(5, np.nan)}, "NaN"),
-        ({"last_fc_log_std/bias": np.zeros(3)}, "does not fit"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "match"), [
+    ({"nonlinearity": np.bytes_("gelu")}, "nonlinearity is 'gelu'"),
+    ({"nonlinearity": None}, "has no metadata/policy/nonlinearity"),
+    ({"output_distribution": np.bytes_("mixture")}, "output_distribution is 'mixture'"),
+    ({"last_fc/bias": None}, "has no metadata/policy/last_fc/bias"),
+    ({"last_fc_log_std/weight": None}, "has no metadata/policy/last_fc_log_std/weight"),
+    ({"fc1/weight": np.zeros((7, 5))}, "do not fit together"),
+    ({"fc1/weight": np.zeros(5)}, "not a matrix"),
+    ({"fc0/bias": np.full(5, np.nan)}, "NaN"),
+    ({"last_fc_log_std/bias": np.zeros(3)}, "does not fit"),
+])  # fmt: skip
 def test_a_policy_that_cannot_be_read_is_refused(tmp_path, changes, match):
     with pytest.raises(BadInput, match=match):
         read_stored_policy(written(tmp_path / "log.hdf5", network(**changes)))

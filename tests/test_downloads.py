@@ -182,36 +182,30 @@ def test_without_ranges_or_a_checksum_a_download_starts_over(remote, server, tmp
     assert server.asked[1][1] == (f"bytes={HALF}-" if known else None)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        Gives(BODY[:HALF] + b"?" + BODY[HALF + 1 :]),
-        Gives(OTHER),
-        Gives(upto=HALF, ranges=False),
-        refuses(404),
-        refuses(503),
-        points_to("/0/a.hdf5"),
-    ],
-)
+@pytest.mark.parametrize("first", [
+    Gives(BODY[:HALF] + b"?" + BODY[HALF + 1 :]),
+    Gives(OTHER),
+    Gives(upto=HALF, ranges=False),
+    refuses(404),
+    refuses(503),
+    points_to("/0/a.hdf5"),
+])  # fmt: skip
 def test_the_next_mirror_is_asked_after_damage_and_refusals(remote, server, tmp_path, first):
     server.answers.update({"/0/a.hdf5": first, "/1/a.hdf5": Gives()})
     mirrors = tuple(f"{server.root}/{k}/a.hdf5" for k in range(2))
     assert fetch(replace(remote, mirrors=mirrors), tmp_path).read_bytes() == BODY
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (Gives(BODY[:-1] + b"?"), sha(BODY)),
-        (Gives(OTHER), f"{len(OTHER)}"),
-        (Gives(b"<html>please log in</html>" * 1000), "size|something other"),
-        (refuses(403), "403 Forbidden"),
-        (points_to("file:///etc/passwd"), "passwd"),
-        (points_to("ftp://127.0.0.1/a.hdf5"), "ftp"),
-        (points_to("/a.hdf5"), "redirects"),
-        (lambda request, before: request.close_connection, "a.hdf5"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "words"), [
+    (Gives(BODY[:-1] + b"?"), sha(BODY)),
+    (Gives(OTHER), f"{len(OTHER)}"),
+    (Gives(b"<html>please log in</html>" * 1000), "size|something other"),
+    (refuses(403), "403 Forbidden"),
+    (points_to("file:///etc/passwd"), "passwd"),
+    (points_to("ftp://127.0.0.1/a.hdf5"), "ftp"),
+    (points_to("/a.hdf5"), "redirects"),
+    (lambda request, before: request.close_connection, "a.hdf5"),
+])  # fmt: skip
 def test_a_failure_is_one_sentence_with_the_address(remote, server, tmp_path, answer, words):
     server.answers["/a.hdf5"] = answer
     with pytest.raises(BadInput, match=words) as trouble:
@@ -390,17 +384,14 @@ def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path):
         fetch_minari(ID, tmp_path, hub=server.root)
 
 
-@pytest.mark.parametrize(
-    ("files", "changed"),
-    [
-        ({f"{DATA}/../../../../../gone.hdf5": BODY}, {}),
-        ({f"{DATA}/.hidden": BODY}, {}),
-        ({"door/human-v9/data/main_data.hdf5": BODY}, {}),
-        ({f"{DATA}/main_data.hdf5": BODY}, {}),  # no metadata
-        (FILES, {"size": "many"}),
-        (FILES, {"lfs": {"oid": "short"}}),
-    ],
-)
+@pytest.mark.parametrize(("files", "changed"), [
+    ({f"{DATA}/../../../../../gone.hdf5": BODY}, {}),
+    ({f"{DATA}/.hidden": BODY}, {}),
+    ({"door/human-v9/data/main_data.hdf5": BODY}, {}),
+    ({f"{DATA}/main_data.hdf5": BODY}, {}),  # no metadata
+    (FILES, {"size": "many"}),
+    (FILES, {"lfs": {"oid": "short"}}),
+])  # fmt: skip
 def test_a_listing_that_leads_astray_is_refused(server, tmp_path, files, changed):
     shelve(server, files, **changed)
     with pytest.raises(BadInput, match=f"listing of {ID}|among the files of {ID}"):
@@ -408,18 +399,15 @@ def test_a_listing_that_leads_astray_is_refused(server, tmp_path, files, changed
     assert not list(tmp_path.rglob("*.hdf5"))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        refuses(404),
-        Gives(b"<html>"),
-        Gives(b'{"error": 1}'),
-        Gives(b"[" * 100_000),
-        Gives(b"[]" + b" " * (9 << 20)),
-        Gives(b"[]", headers={"Link": '<https://elsewhere.example/x>; rel="next"'}),
-        Gives(b"[]", headers={"Link": f'<{LISTING}>; rel="next"'}),
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    refuses(404),
+    Gives(b"<html>"),
+    Gives(b'{"error": 1}'),
+    Gives(b"[" * 100_000),
+    Gives(b"[]" + b" " * (9 << 20)),
+    Gives(b"[]", headers={"Link": '<https://elsewhere.example/x>; rel="next"'}),
+    Gives(b"[]", headers={"Link": f'<{LISTING}>; rel="next"'}),
+])  # fmt: skip
 def test_a_listing_that_cannot_be_read_is_a_sentence(server, tmp_path, answer):
     server.answers[LISTING] = answer
     with pytest.raises(BadInput, match=ID):

@@ -100,16 +100,13 @@ def test_protocols_round_trip():
     assert protocol_from(protocol.describe()) == protocol
 
 
-@pytest.mark.parametrize(
-    ("simulator", "message"),
-    [
-        ("MountainCarContinuous-v0", "shape"),
-        ("CartPole-v1", "not vectors"),
-        ("Nope-v0", "cannot be made"),
-        ("this:Env-v0", "an id like Pendulum-v1"),
-        ("", "an id like Pendulum-v1"),
-    ],
-)
+@pytest.mark.parametrize(("simulator", "message"), [
+    ("MountainCarContinuous-v0", "shape"),
+    ("CartPole-v1", "not vectors"),
+    ("Nope-v0", "cannot be made"),
+    ("this:Env-v0", "an id like Pendulum-v1"),
+    ("", "an id like Pendulum-v1"),
+])  # fmt: skip
 def test_a_simulator_that_does_not_fit_the_data_is_refused(simulator, message):
     with pytest.raises(BadInput, match=message):
         check_environment(EnvironmentSpec(simulator, 10), dataset())

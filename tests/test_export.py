@@ -147,14 +147,11 @@ def test_numpy_acts_as_the_agent(case, tmp_path):
     assert within.mean() > 0.1  # not only bounds are compared
 
 
-@pytest.mark.parametrize(
-    ("case", "flags"),
-    [
-        *((case, ["-O1"]) for case in CASES),
-        ("bfq", ["-O3", "-fno-trapping-math"]),
-        ("bfq", ["-O3", "-ffast-math"]),
-    ],
-)
+@pytest.mark.parametrize(("case", "flags"), [
+    *((case, ["-O1"]) for case in CASES),
+    ("bfq", ["-O3", "-fno-trapping-math"]),
+    ("bfq", ["-O3", "-ffast-math"]),
+])  # fmt: skip
 def test_c_acts_as_the_agent(case, flags, tmp_path):
     plan, observations, noise, wanted = planned(case)
     act = compiled(plan, tmp_path, *flags)
@@ -495,19 +492,16 @@ def test_the_command_prints_how_to_use_the_file(runs, tmp_path, capsys):
     assert list(out.parent.iterdir()) == [out]  # no temporary file is left
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--member", "7"], "members 0 to 1"),
-        (["--member", "-1"], "members 0 to 1"),
-        (["--format", "pickle"], "unknown format"),
-        (["--temperature", "nan"], "temperature must be"),
-        (["--policy", "best"], "policy must be"),
-        (["--out", "/dev/null/x.npz"], "cannot write"),
-        (["--out", "/"], "is a folder"),
-        (["--out", "policy.exe"], "unknown format"),
-    ],
-)
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["--member", "7"], "members 0 to 1"),
+    (["--member", "-1"], "members 0 to 1"),
+    (["--format", "pickle"], "unknown format"),
+    (["--temperature", "nan"], "temperature must be"),
+    (["--policy", "best"], "policy must be"),
+    (["--out", "/dev/null/x.npz"], "cannot write"),
+    (["--out", "/"], "is a folder"),
+    (["--out", "policy.exe"], "unknown format"),
+])  # fmt: skip
 def test_bad_options_are_refused_in_one_line(runs, words, sentence, capsys):
     assert run(runs / "bfq", *words) == 2
     error = capsys.readouterr().err

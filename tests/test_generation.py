@@ -21,13 +21,7 @@ from bfq.data.readers import d4rl
 from bfq.data.store import dataset_folder
 from bfq.errors import BadInput, DiskTrouble
 from bfq.tasks.catalog import GENERATED, TASKS
-from bfq.tasks.locomotion import (
-    LEVELS,
-    LocomotionBlock,
-    UniformPolicy,
-    policy_file,
-    reroll_recipe,
-)
+from bfq.tasks.locomotion import LEVELS, LocomotionBlock, UniformPolicy, policy_file, reroll_recipe
 from bfq.tasks.recipes import (
     DataRecipe,
     RecipePart,
@@ -231,32 +225,29 @@ WILD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"hidden_1_w": np.full((256, 256), np.nan)}, "hidden_1_w holds NaN or an infinite value"),
-        ({"mean_b": np.full(3, 1e300)}, "mean_b holds NaN or an infinite value"),
-        ({"log_std_b": np.array(["a", "b", "c"])}, "log_std_b does not hold floating-point"),
-        ({"hidden_1_w": np.zeros((255, 256))}, "the shapes of its layers do not fit together"),
-        ({"hidden_1_b": np.zeros((1, 256))}, "hidden_1 is not a matrix and a vector"),
-        ({"hidden_1_w": None}, "it has no hidden_1_w"),
-        ({"hidden_3_w": np.zeros((256, 256))}, "it has no hidden_2_w"),
-        ({"mean_b": None}, "it has no mean_b"),
-        ({"log_std_w": np.zeros((256, 4))}, "log σ does not fit that of its mean"),
-        ({"log_std_w": None}, "it has no log_std"),
-        ({"log_std_w": None, "log_std": np.zeros(4)}, r"log_std has the shape \(4,\)"),
-        ({"obs_mean": np.zeros(11)}, "it has no obs_std"),
-        ({"obs_mean": np.zeros(9), "obs_std": np.ones(11)}, "obs_mean has the shape"),
-        ({"meta": None}, "it has no meta"),
-        ({"meta": "[1]"}, "not a JSON object"),
-        ({"meta": "[" * 100_000}, "not a weight file"),
-        ({"meta": json.dumps({**SOUND, "squash": "sine"})}, "squash"),
-        ({"meta": json.dumps({**SOUND, "activation": ["relu"]})}, "not a weight file"),
-        ({"meta": json.dumps({**SOUND, "snapshots": [{}]})}, "do not match its list of snapshots"),
-        ({"meta": json.dumps({**SOUND, "snapshots": []})}, "list of snapshots is empty"),
-        (WILD, "its weights are too large"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"hidden_1_w": np.full((256, 256), np.nan)}, "hidden_1_w holds NaN or an infinite value"),
+    ({"mean_b": np.full(3, 1e300)}, "mean_b holds NaN or an infinite value"),
+    ({"log_std_b": np.array(["a", "b", "c"])}, "log_std_b does not hold floating-point"),
+    ({"hidden_1_w": np.zeros((255, 256))}, "the shapes of its layers do not fit together"),
+    ({"hidden_1_b": np.zeros((1, 256))}, "hidden_1 is not a matrix and a vector"),
+    ({"hidden_1_w": None}, "it has no hidden_1_w"),
+    ({"hidden_3_w": np.zeros((256, 256))}, "it has no hidden_2_w"),
+    ({"mean_b": None}, "it has no mean_b"),
+    ({"log_std_w": np.zeros((256, 4))}, "log σ does not fit that of its mean"),
+    ({"log_std_w": None}, "it has no log_std"),
+    ({"log_std_w": None, "log_std": np.zeros(4)}, r"log_std has the shape \(4,\)"),
+    ({"obs_mean": np.zeros(11)}, "it has no obs_std"),
+    ({"obs_mean": np.zeros(9), "obs_std": np.ones(11)}, "obs_mean has the shape"),
+    ({"meta": None}, "it has no meta"),
+    ({"meta": "[1]"}, "not a JSON object"),
+    ({"meta": "[" * 100_000}, "not a weight file"),
+    ({"meta": json.dumps({**SOUND, "squash": "sine"})}, "squash"),
+    ({"meta": json.dumps({**SOUND, "activation": ["relu"]})}, "not a weight file"),
+    ({"meta": json.dumps({**SOUND, "snapshots": [{}]})}, "do not match its list of snapshots"),
+    ({"meta": json.dumps({**SOUND, "snapshots": []})}, "list of snapshots is empty"),
+    (WILD, "its weights are too large"),
+])  # fmt: skip
 def test_weights_that_cannot_act_are_refused_before_the_first_episode(
     tmp_path, capsys, changes, sentence
 ):
@@ -337,17 +328,14 @@ def test_a_file_named_after_another_task_is_refused(tmp_path):
     assert store.made(dataset_folder("my-hopper"))["published"] is None
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("pendulum-mixed", "log.npz"),
-        ("local/hopper-medium", "hopper_medium-v2.hdf5"),
-        ("rerolled/hopper-medium", "hopper_medium-v2.hdf5"),
-        ("hopper-medium-v2", "log.npz"),
-        ("hopper-medium-v2", "log.csv"),
-        ("cube-single-play-singletask-v0", "log.hdf5"),
-    ],
-)
+@pytest.mark.parametrize(("name", "file"), [
+    ("pendulum-mixed", "log.npz"),
+    ("local/hopper-medium", "hopper_medium-v2.hdf5"),
+    ("rerolled/hopper-medium", "hopper_medium-v2.hdf5"),
+    ("hopper-medium-v2", "log.npz"),
+    ("hopper-medium-v2", "log.csv"),
+    ("cube-single-play-singletask-v0", "log.hdf5"),
+])  # fmt: skip
 def test_only_its_published_files_take_the_name_of_a_built_in_task(tmp_path, name, file):
     (tmp_path / file).write_text("")
     with pytest.raises(BadInput, match=f"{name} is .*: choose another --as"):

@@ -84,12 +84,9 @@ def test_noise_is_not_shown_as_growth():
     assert growth_figure(rows) == growth_figure(rows)
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers", "expected"),
-    [
-        (count_text, (1, 4096, 10_000, 10**6, 10**7), "1, 4096, 10 k, 1 M, 10 M"),
-        (time_text, (50, 200, 1000, 5e3, 2e6), "50 µs, 200 µs, 1 ms, 5 ms, 2 s"),
-    ],
-)
+@pytest.mark.parametrize(("text", "numbers", "expected"), [
+    (count_text, (1, 4096, 10_000, 10**6, 10**7), "1, 4096, 10 k, 1 M, 10 M"),
+    (time_text, (50, 200, 1000, 5e3, 2e6), "50 µs, 200 µs, 1 ms, 5 ms, 2 s"),
+])  # fmt: skip
 def test_numbers_are_short(text, numbers, expected):
     assert ", ".join(map(text, numbers)) == expected

@@ -327,17 +327,14 @@ def test_rows_with_clipped_velocities_are_passed_over():
     assert "velocities are clipped" in " ".join(found["notes"])
 
 
-@pytest.mark.parametrize(
-    ("simulator", "changes", "says"),
-    [
-        ("HalfCheetah-v4", {"infos": {}}, "has no stored simulator states"),
-        ("Hopper-v4", {}, "cannot be set to the state of row 0: it has another number of joints"),
-        ("Pendulum-v1", {}, "cannot be set to a state"),
-        ("Nothing-v0", {}, "cannot be made here"),
-        ("HalfCheetah-v4", {"actions": np.zeros((360, 2), np.float32)}, "cannot take an action"),
-        ("HalfCheetah-v4", {"episode_ends": np.ones(360, bool)}, "no two rows in one episode"),
-    ],
-)
+@pytest.mark.parametrize(("simulator", "changes", "says"), [
+    ("HalfCheetah-v4", {"infos": {}}, "has no stored simulator states"),
+    ("Hopper-v4", {}, "cannot be set to the state of row 0: it has another number of joints"),
+    ("Pendulum-v1", {}, "cannot be set to a state"),
+    ("Nothing-v0", {}, "cannot be made here"),
+    ("HalfCheetah-v4", {"actions": np.zeros((360, 2), np.float32)}, "cannot take an action"),
+    ("HalfCheetah-v4", {"episode_ends": np.ones(360, bool)}, "no two rows in one episode"),
+])  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(cheetah, simulator, changes, says):
     with pytest.raises(BadInput, match=says):
         replay(replace(cheetah, **changes), simulator, rows=5)
@@ -378,15 +375,12 @@ def test_wild_states_leave_no_file_behind(cheetah, tmp_path, monkeypatch, value,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "simulator", "clipped"),
-    [
-        ("halfcheetah_medium-v2", "HalfCheetah-v4", 0.0),
-        ("hopper_medium-v2", "Hopper-v4", 0.165),
-        ("walker2d_medium-v2", "Walker2d-v4", 0.283),
-        ("ant_medium-v2", "Ant-v4", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("file", "simulator", "clipped"), [
+    ("halfcheetah_medium-v2", "HalfCheetah-v4", 0.0),
+    ("hopper_medium-v2", "Hopper-v4", 0.165),
+    ("walker2d_medium-v2", "Walker2d-v4", 0.283),
+    ("ant_medium-v2", "Ant-v4", 0.0),
+])  # fmt: skip
 def test_genuine_d4rl_files_move_nearly_as_todays_simulators(file, simulator, clipped):
     if not SHARED.is_dir():
         pytest.skip("the genuine files are not on this machine")

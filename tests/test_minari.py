@@ -327,42 +327,36 @@ def test_ends_without_a_flag_or_with_both(tmp_path):
     assert not any("both-flags" in note for note in dataset.notes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"rewards": None}, "episode_0 has no rewards"),
-        ({"observations": None}, "episode_0 has no observations"),
-        ({"observations": np.zeros((4, 3))}, r"4 rewards but observations \(4, 3\)"),
-        ({"actions": np.zeros((3, 2))}, r"4 rewards but actions \(3, 2\)"),
-        ({"terminations": np.bool_(False)}, "4 rewards but terminations"),
-        ({"actions": np.array([b"rm -rf"] * 4)}, "are not numbers"),
-        ({"observations": np.full((5, 3), np.nan)}, "NaN"),
-        ({"observations": np.full((5, 3), 1e300)}, "observations hold"),
-        ({"actions": h5py.ExternalLink("other.hdf5", "/actions")}, "links are not followed"),
-        ({"observations": h5py.SoftLink("/episode_0/rewards")}, "links are not followed"),
-        ({"card": {"action_space": "{"}}, "not readable JSON"),
-        (
-            {"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}},
-            "does not fit the actions",
-        ),
-        ({"card": {"action_space": '{"low": "x", "high": 1}'}}, "does not fit the actions"),
-        ({"card": {"action_space": '{"low": 1, "high": 1}'}}, "action_low must be below"),
-        ({"card": {"observation_space": '{"type": "Text"}'}}, "are a Text space"),
-        (
-            {"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}},
-            "has no observations/a",
-        ),
-        (
-            {"card": {"observation_space": '{"subspaces": {"a": 3}}'}},
-            "observation_space: subspaces",
-        ),
-        ({"card": [1, 2]}, "got `array`"),
-        ({"card": {"total_steps": None}}, "total_steps"),
-        ({"card": {"dataset_id": "<script>"}}, "dataset_id"),
-        ({"card": {"env_spec": '{"id": "<b>"}'}}, "env_spec: id"),
-        ({"card": {"observation_space": '{"subspaces":' * 5000}}, "observation_space"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "match"), [
+    ({"rewards": None}, "episode_0 has no rewards"),
+    ({"observations": None}, "episode_0 has no observations"),
+    ({"observations": np.zeros((4, 3))}, r"4 rewards but observations \(4, 3\)"),
+    ({"actions": np.zeros((3, 2))}, r"4 rewards but actions \(3, 2\)"),
+    ({"terminations": np.bool_(False)}, "4 rewards but terminations"),
+    ({"actions": np.array([b"rm -rf"] * 4)}, "are not numbers"),
+    ({"observations": np.full((5, 3), np.nan)}, "NaN"),
+    ({"observations": np.full((5, 3), 1e300)}, "observations hold"),
+    ({"actions": h5py.ExternalLink("other.hdf5", "/actions")}, "links are not followed"),
+    ({"observations": h5py.SoftLink("/episode_0/rewards")}, "links are not followed"),
+    ({"card": {"action_space": "{"}}, "not readable JSON"),
+    (
+        {"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}},
+        "does not fit the actions",
+    ),
+    ({"card": {"action_space": '{"low": "x", "high": 1}'}}, "does not fit the actions"),
+    ({"card": {"action_space": '{"low": 1, "high": 1}'}}, "action_low must be below"),
+    ({"card": {"observation_space": '{"type": "Text"}'}}, "are a Text space"),
+    (
+        {"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}},
+        "has no observations/a",
+    ),
+    ({"card": {"observation_space": '{"subspaces": {"a": 3}}'}}, "observation_space: subspaces"),
+    ({"card": [1, 2]}, "got `array`"),
+    ({"card": {"total_steps": None}}, "total_steps"),
+    ({"card": {"dataset_id": "<script>"}}, "dataset_id"),
+    ({"card": {"env_spec": '{"id": "<b>"}'}}, "env_spec: id"),
+    ({"card": {"observation_space": '{"subspaces":' * 5000}}, "observation_space"),
+])  # fmt: skip
 def test_broken_folders_are_refused_in_a_sentence(tmp_path, changes, match):
     with pytest.raises(BadInput, match=match):
         read_minari(store(tmp_path, **changes))

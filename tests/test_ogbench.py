@@ -51,13 +51,10 @@ def states_near(goal, width, size=4000, dtype=np.float32):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("antmaze-medium", "antmaze-large", "antmaze-giant", "antmaze-teleport"),
-        *("humanoidmaze-medium", "pointmaze-large", "cube-single", "scene"),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    *("antmaze-medium", "antmaze-large", "antmaze-giant", "antmaze-teleport"),
+    *("humanoidmaze-medium", "pointmaze-large", "cube-single", "scene"),
+])  # fmt: skip
 def test_rewards_are_exactly_those_of_the_package(name, dtype):
     for number in range(1, 6):
         goal = layout_and_goal(f"{name}-singletask-task{number}-v0")[1]
@@ -144,20 +141,17 @@ def test_a_task_has_one_goal_whatever_its_name_says_about_the_data():
         layout_and_goal("cube-single-play-v0")
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"qpos": None}, "does not have the layout"),
-        ({"next_observations": np.zeros((11, 29))}, "does not have the layout"),
-        ({"qpos": np.zeros((11, 21))}, "a file of another environment"),
-        ({"qpos": np.zeros((4, 15))}, "one row per state"),
-        ({"qpos": np.full((11, 15), np.nan)}, "finite"),
-        ({"actions": np.full((11, 8), 3.0)}, "leave their range in row 0"),
-        ({"terminals": np.zeros(11)}, "does not end a trajectory"),
-        ({"terminals": np.ones(11)}, "no transition"),
-        ({"observations": np.array([{}] * 11)}, "not a readable npz file"),
-    ],
-)
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"qpos": None}, "does not have the layout"),
+    ({"next_observations": np.zeros((11, 29))}, "does not have the layout"),
+    ({"qpos": np.zeros((11, 21))}, "a file of another environment"),
+    ({"qpos": np.zeros((4, 15))}, "one row per state"),
+    ({"qpos": np.full((11, 15), np.nan)}, "finite"),
+    ({"actions": np.full((11, 8), 3.0)}, "leave their range in row 0"),
+    ({"terminals": np.zeros(11)}, "does not end a trajectory"),
+    ({"terminals": np.ones(11)}, "no transition"),
+    ({"observations": np.array([{}] * 11)}, "not a readable npz file"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(tmp_path, change, sentence):
     with pytest.raises(BadInput, match=sentence):
         read_ogbench(maze_file(tmp_path / "antmaze.npz", change=change), ANT)

@@ -168,15 +168,12 @@ def test_a_sweep_draws_every_seed_and_the_mean():
         assert {(x, round(y - half, 9)), (x, round(y + half, 9))} <= corners
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ((0.0, 0.25, 0.5, 1.0), "linear"),
-        ((0.01, 0.1, 1.0), "log"),
-        ((0.0, 0.001, 0.01, 1.0), "symlog"),
-        ((0.0,), "linear"),
-    ],
-)
+@pytest.mark.parametrize(("values", "scale"), [
+    ((0.0, 0.25, 0.5, 1.0), "linear"),
+    ((0.01, 0.1, 1.0), "log"),
+    ((0.0, 0.001, 0.01, 1.0), "symlog"),
+    ((0.0,), "linear"),
+])  # fmt: skip
 def test_the_scale_fits_the_values(values, scale):
     (axes,) = draw_sweeps({"task": sweep(values)}, "Sweep", "λ", "score").axes
     assert axes.get_xscale() == scale
@@ -254,14 +251,11 @@ def test_names_fill_rows_evenly():
     assert Legend({"a name longer than the room there is": INK, "b": INK}, 1.0).columns == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("pen-human-v1", "pen-human-v1"),
-        ("walker2d-medium-v2", "walker2d-\nmedium-v2"),
-        ("antmaze-large-navigate-singletask-v0", "antmaze-large-\nnavigate- …"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "shown"), [
+    ("pen-human-v1", "pen-human-v1"),
+    ("walker2d-medium-v2", "walker2d-\nmedium-v2"),
+    ("antmaze-large-navigate-singletask-v0", "antmaze-large-\nnavigate- …"),
+    ("", ""),
+])  # fmt: skip
 def test_names_break_at_hyphens(name, shown):
     assert wrap_evenly(name, 16, 2) == shown

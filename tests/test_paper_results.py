@@ -219,18 +219,15 @@ def test_a_repeated_command_is_recorded_once():
     assert found.commands[-1]["seconds"] == 2.0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content["cells"][0].pop("row"),
-        lambda content: content["cells"][0].update(readings=[{"name": "N", "values": ["x"]}]),
-        lambda content: content["cells"][0].update(readings=[{"name": "N", "values": [1e300]}]),
-        lambda content: content["cells"][0].update(members=[{"seed": "0"}]),
-        lambda content: content["cells"][0].update(state="great"),
-        lambda content: content.update(experiment="nothing"),
-        lambda content: content.update(cells=None),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda content: content["cells"][0].pop("row"),
+    lambda content: content["cells"][0].update(readings=[{"name": "N", "values": ["x"]}]),
+    lambda content: content["cells"][0].update(readings=[{"name": "N", "values": [1e300]}]),
+    lambda content: content["cells"][0].update(members=[{"seed": "0"}]),
+    lambda content: content["cells"][0].update(state="great"),
+    lambda content: content.update(experiment="nothing"),
+    lambda content: content.update(cells=None),
+])  # fmt: skip
 def test_a_damaged_file_is_refused_and_left_alone(change, tmp_path, capsys):
     write_results(results(), tmp_path / "main")
     path = tmp_path / "main" / "result.json"

@@ -125,14 +125,11 @@ def test_the_page_of_all_experiments_has_those_of_other_devices_too():
         assert f'src="{place}/training_time.png"' in page
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<!-- results/main -->\n<!-- results/eta -->\n<!-- end -->\n",
-        "<!-- end -->\n",
-        "<!-- results/agents -->\n",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "<!-- results/main -->\n<!-- results/eta -->\n<!-- end -->\n",
+    "<!-- end -->\n",
+    "<!-- results/agents -->\n",
+])  # fmt: skip
 def test_marks_that_do_not_pair_are_refused(text):
     with pytest.raises(BadInput, match="has no partner"):
         rewritten(text, ROOT, ROOT / "README.md")

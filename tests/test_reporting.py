@@ -173,14 +173,11 @@ def test_seeds_without_a_score_are_left_out(read):
     assert "2 of 3" in in_terminal(rich_table(run))
 
 
-@pytest.mark.parametrize(
-    ("removed", "message"),
-    [
-        ("result.json", "not finished"),
-        ("baselines/bc/result.json", "baselines/bc is not finished"),
-        ("metrics.jsonl", "no file"),
-    ],
-)
+@pytest.mark.parametrize(("removed", "message"), [
+    ("result.json", "not finished"),
+    ("baselines/bc/result.json", "baselines/bc is not finished"),
+    ("metrics.jsonl", "no file"),
+])  # fmt: skip
 def test_an_incomplete_run_is_refused_with_the_remedy(make_run, removed, message):
     folder = make_run(baseline=True)
     (folder / removed).unlink()
@@ -201,24 +198,21 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
 ROW = '{{"step": {step}, "kind": "train", "metrics": {{"q": [{q}]}}}}'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("result.json", "{", "JSON"),
-        ("result.json", "[" * 100_000, "result.json"),
-        ("result.json", '{"steps": NaN}', "JSON"),
-        ("result.json", '{"steps": 1e999}', "steps"),
-        ("result.json", f'{{"steps": 1{"0" * 400}}}', "steps"),
-        ("result.json", "[]", "object"),
-        ("result.json", "{}", "task"),
-        ("metrics.jsonl", '{"step": 1', "line 1"),
-        ("metrics.jsonl", ROW.format(step=1, q="-Infinity"), "line 1"),
-        ("metrics.jsonl", ROW.format(step='"one"', q=1), "step"),
-        ("metrics.jsonl", ROW.format(step=1, q=1), "1 numbers for 6 members"),
-        ("metrics.jsonl", ROW.format(step=1, q='"x"'), "metrics"),
-        ("metrics.jsonl", "\udcff\udcfe\0", "line 1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("result.json", "{", "JSON"),
+    ("result.json", "[" * 100_000, "result.json"),
+    ("result.json", '{"steps": NaN}', "JSON"),
+    ("result.json", '{"steps": 1e999}', "steps"),
+    ("result.json", f'{{"steps": 1{"0" * 400}}}', "steps"),
+    ("result.json", "[]", "object"),
+    ("result.json", "{}", "task"),
+    ("metrics.jsonl", '{"step": 1', "line 1"),
+    ("metrics.jsonl", ROW.format(step=1, q="-Infinity"), "line 1"),
+    ("metrics.jsonl", ROW.format(step='"one"', q=1), "step"),
+    ("metrics.jsonl", ROW.format(step=1, q=1), "1 numbers for 6 members"),
+    ("metrics.jsonl", ROW.format(step=1, q='"x"'), "metrics"),
+    ("metrics.jsonl", "\udcff\udcfe\0", "line 1"),
+])  # fmt: skip
 def test_corrupt_files_are_refused_by_name(make_run, name, content, message):
     folder = make_run()
     (folder / name).write_bytes(content.encode("utf-8", "surrogateescape"))
@@ -227,18 +221,15 @@ def test_corrupt_files_are_refused_by_name(make_run, name, content, message):
     assert name in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"steps": "many"}, "steps"),
-        ({"data": {}}, "data: .*name"),
-        ({"members": []}, "members"),
-        ({"members": [3]}, r"members\[0\]"),
-        ({"scores": {"return": [1.0], "normalized": None}}, "1 scores for 6 members"),
-        ({"title": HOSTILE}, "title"),
-        ({"task": ""}, "task"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"steps": "many"}, "steps"),
+    ({"data": {}}, "data: .*name"),
+    ({"members": []}, "members"),
+    ({"members": [3]}, r"members\[0\]"),
+    ({"scores": {"return": [1.0], "normalized": None}}, "1 scores for 6 members"),
+    ({"title": HOSTILE}, "title"),
+    ({"task": ""}, "task"),
+])  # fmt: skip
 def test_records_that_do_not_fit_the_schema_are_refused(make_run, changes, message):
     with pytest.raises(BadInput, match=message):
         read_finished(change_record(make_run(), **changes))
@@ -291,19 +282,16 @@ def test_markup_in_names_stays_text(read):
     assert {line.count("|") for line in lines} == {8}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (number_text(-1234.5, 0), "−1,234"),
-        (number_text(-0.0001, 2), "0.00"),
-        (number_text(3.14159, 2), "3.14"),
-        *zip(
-            map(value_text, (-280.1789, -3, 1e-5, "a-b")),
-            ("−280.179", "−3", "1e−05", "a-b"),
-            strict=True,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    (number_text(-1234.5, 0), "−1,234"),
+    (number_text(-0.0001, 2), "0.00"),
+    (number_text(3.14159, 2), "3.14"),
+    *zip(
+        map(value_text, (-280.1789, -3, 1e-5, "a-b")),
+        ("−280.179", "−3", "1e−05", "a-b"),
+        strict=True,
+    ),
+])  # fmt: skip
 def test_numbers_have_a_true_minus(text, expected):
     assert text == expected
 
@@ -385,45 +373,32 @@ def test_markdown_has_ways_of_acting_and_several_tasks_where_they_differ(many, r
 # Descriptions
 
 
-@pytest.mark.parametrize(
-    ("protocol", "words"),
-    [
-        ({}, "1 candidate"),
-        (
-            {"candidates": 50, "selection": "softmax", "softmax_weight": 5.0},
-            "50 candidates, softmax of weight 5",
-        ),
-        ({"policy": "online", "temperature": 0.5}, "1 candidate, noise × 0.5, online policy"),
-        ({"sampling_steps": 5, "sampler": "ddim"}, "1 candidate, 5 network calls, ddim sampler"),
-    ],
-)
+@pytest.mark.parametrize(("protocol", "words"), [
+    ({}, "1 candidate"),
+    (
+        {"candidates": 50, "selection": "softmax", "softmax_weight": 5.0},
+        "50 candidates, softmax of weight 5",
+    ),
+    ({"policy": "online", "temperature": 0.5}, "1 candidate, noise × 0.5, online policy"),
+    ({"sampling_steps": 5, "sampler": "ddim"}, "1 candidate, 5 network calls, ddim sampler"),
+])  # fmt: skip
 def test_acting_in_few_words(read, protocol, words):
     assert describe_acting(read(protocol=PROTOCOL | protocol)) == words
 
 
-@pytest.mark.parametrize(
-    ("protocol", "ignores", "words"),
-    [
-        (
-            {},
-            [],
-            ("20 episodes", "10000 to 10019", "moving average", "temperature 1;", "one action"),
-        ),
-        ({"candidates": 50}, [], ("of 50 candidates, the one with the highest Q value",)),
-        ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, [], ("(weight 3)",)),
-        ({"policy": "online"}, [], ("the current policy",)),
-        ({}, ["policy", "temperature"], ("the current policy, without noise; the action is a f",)),
-        ({"temperature": 0.5}, ["policy"], ("current policy, with noise at temperature 0.5",)),
-        (
-            {"sampling_steps": 5, "sampler": "ddim"},
-            [],
-            (
-                "with 5 network calls",
-                "The sampler was ddim",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("protocol", "ignores", "words"), [
+    ({}, [], ("20 episodes", "10000 to 10019", "moving average", "temperature 1;", "one action")),
+    ({"candidates": 50}, [], ("of 50 candidates, the one with the highest Q value",)),
+    ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, [], ("(weight 3)",)),
+    ({"policy": "online"}, [], ("the current policy",)),
+    ({}, ["policy", "temperature"], ("the current policy, without noise; the action is a f",)),
+    ({"temperature": 0.5}, ["policy"], ("current policy, with noise at temperature 0.5",)),
+    (
+        {"sampling_steps": 5, "sampler": "ddim"},
+        [],
+        ("with 5 network calls", "The sampler was ddim"),
+    ),
+])  # fmt: skip
 def test_the_evaluation_in_sentences(read, protocol, ignores, words, parse_page):
     text = parse_page(report_page([read(protocol=PROTOCOL | protocol, ignores=ignores)])).text
     text = " ".join(text.split())
@@ -447,16 +422,13 @@ def test_success_rates_have_their_own_unit_and_wilsons_interval(read, parse_page
     assert found == ["With eta=0.1, 38 of 40 episodes", "With eta=1.1, 26 of 40 episodes"]
 
 
-@pytest.mark.parametrize(
-    ("reward", "words"),
-    [
-        (("none", 1.0, 0.0), "unchanged"),
-        (("return_range", 0.25, 0.0), "r ← 0.25 × r, so that returns of the data span 1,000"),
-        (("minus_one", 1.0, -1.0), "r ← r − 1"),
-        (("cql_antmaze", 4.0, -2.0), "r ← 4 × r − 2"),
-        (("another", 2.0, 1.0), "r ← 2 × r + 1"),
-    ],
-)
+@pytest.mark.parametrize(("reward", "words"), [
+    (("none", 1.0, 0.0), "unchanged"),
+    (("return_range", 0.25, 0.0), "r ← 0.25 × r, so that returns of the data span 1,000"),
+    (("minus_one", 1.0, -1.0), "r ← r − 1"),
+    (("cql_antmaze", 4.0, -2.0), "r ← 4 × r − 2"),
+    (("another", 2.0, 1.0), "r ← 2 × r + 1"),
+])  # fmt: skip
 def test_transforms_of_rewards_as_formulas(reward, words):
     assert report.describe_reward(RewardTransform(*reward)) == words
 
@@ -547,8 +519,7 @@ def test_long_names_shorten_all_settings_of_their_agent(read):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"scores": (96.0,)}, {"normalized": False}, {"etas": (0.05, 0.1, 0.3)}],
+    "changes", [{}, {"scores": (96.0,)}, {"normalized": False}, {"etas": (0.05, 0.1, 0.3)}]
 )
 def test_figures_are_png_and_repeat(read, changes):
     run = read(baseline=True, **changes)
@@ -570,16 +541,13 @@ def test_figures_survive_absent_numbers(make_run):
     assert is_png(figures.losses(run))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "heights", "places"),
-    [
-        ([0.1, 0.5, 0.9], [0.1] * 3, [0.1, 0.5, 0.9]),
-        ([0.5, 0.5], [0.1] * 2, [0.45, 0.55]),
-        ([0.0, 0.98, 1.0], [0.1] * 3, [0.05, 0.85, 0.95]),  # between floor and title
-        ([0.9] * 10, [0.1] * 10, np.arange(0.05, 1.0, 0.1)),
-        ([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1], [0.05, 0.2, 0.35, 0.45]),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "heights", "places"), [
+    ([0.1, 0.5, 0.9], [0.1] * 3, [0.1, 0.5, 0.9]),
+    ([0.5, 0.5], [0.1] * 2, [0.45, 0.55]),
+    ([0.0, 0.98, 1.0], [0.1] * 3, [0.05, 0.85, 0.95]),  # between floor and title
+    ([0.9] * 10, [0.1] * 10, np.arange(0.05, 1.0, 0.1)),
+    ([0.1, 0.12, 0.13, 0.3], [0.1, 0.2, 0.1, 0.1], [0.05, 0.2, 0.35, 0.45]),
+])  # fmt: skip
 def test_labels_move_apart_as_little_as_possible(wanted, heights, places):
     found = spread_labels(wanted, heights)
     assert found == pytest.approx(places)

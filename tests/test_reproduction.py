@@ -198,24 +198,21 @@ def test_a_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["mian"], "did you mean main"),
-        (["main", "--agents", "bfg"], "did you mean bfq"),
-        (["main", "--tasks", "hoper-medium-v2"], "did you mean hopper-medium-v2"),
-        (["main", "--tasks", "checkerboard"], "bfq reproduce toy"),
-        (["main", "--seeds", "0"], "--seeds"),
-        (["main", "--seeds", "3,3"], "--seeds"),
-        (["main", "--steps", "0"], "--steps"),
-        (["main", "--precision", "float16"], "unknown precision"),
-        (["efficiency", "--seeds", "3"], "no option --seeds"),
-        (["all", "--agents", "bfq"], "one experiment"),
-        (["main", "--jobs", "0"], "--jobs"),
-        (["all", "--jobs", "2"], "--jobs"),
-        (["toy", "--json", "--out", "/proc/nowhere"], "cannot write"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["mian"], "did you mean main"),
+    (["main", "--agents", "bfg"], "did you mean bfq"),
+    (["main", "--tasks", "hoper-medium-v2"], "did you mean hopper-medium-v2"),
+    (["main", "--tasks", "checkerboard"], "bfq reproduce toy"),
+    (["main", "--seeds", "0"], "--seeds"),
+    (["main", "--seeds", "3,3"], "--seeds"),
+    (["main", "--steps", "0"], "--steps"),
+    (["main", "--precision", "float16"], "unknown precision"),
+    (["efficiency", "--seeds", "3"], "no option --seeds"),
+    (["all", "--agents", "bfq"], "one experiment"),
+    (["main", "--jobs", "0"], "--jobs"),
+    (["all", "--jobs", "2"], "--jobs"),
+    (["toy", "--json", "--out", "/proc/nowhere"], "cannot write"),
+])  # fmt: skip
 def test_bad_input_is_one_sentence_and_writes_nothing(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *words]) == 2

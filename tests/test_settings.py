@@ -76,19 +76,16 @@ def test_an_unsupported_precision_is_refused_before_anything_is_written(tmp_path
     assert "--precision bfloat16" in command(run)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"seeds": [1.5]}, "whole number"),
-        ({"seeds": 2.5}, "whole number"),
-        ({"values": {"eta": []}}, "no value"),
-        ({"eval_episodes": "x"}, "whole number"),
-        ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
-        ({"data": {"reward": "x"}}, "reward transform"),
-        ({"chunk": 0}, "from 1 to"),
-        ({"chunk": 1.5}, "whole number"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"seeds": [1.5]}, "whole number"),
+    ({"seeds": 2.5}, "whole number"),
+    ({"values": {"eta": []}}, "no value"),
+    ({"eval_episodes": "x"}, "whole number"),
+    ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
+    ({"data": {"reward": "x"}}, "reward transform"),
+    ({"chunk": 0}, "from 1 to"),
+    ({"chunk": 1.5}, "whole number"),
+])  # fmt: skip
 def test_bad_options_leave_nothing_behind(changes, message, tmp_path):
     ends = np.arange(9) == 8
     data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=ends)

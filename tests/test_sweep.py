@@ -89,13 +89,10 @@ def test_the_same_command_trains_nothing_twice(swept, capsys):
     assert [path.stat().st_mtime_ns for path in files] == before
 
 
-@pytest.mark.parametrize(
-    ("inside", "words", "said"),
-    [
-        (".", ["--seeds", "3"], "holds a run with other settings: choose another --out"),
-        ("critic=plain", [], "holds a run, and its report would be lost: choose another --out"),
-    ],
-)
+@pytest.mark.parametrize(("inside", "words", "said"), [
+    (".", ["--seeds", "3"], "holds a run with other settings: choose another --out"),
+    ("critic=plain", [], "holds a run, and its report would be lost: choose another --out"),
+])  # fmt: skip
 def test_folders_of_other_runs_are_not_changed(swept, capsys, inside, words, said):
     folder, place, _ = swept
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
@@ -119,18 +116,15 @@ def test_panels_of_one_task_share_an_axis(swept, monkeypatch):
     assert drawn == [{"level": True}]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "there is nothing to sweep"),
-        (["--set", "eta=0.1,0.1"], "the same value twice"),
-        (["--set", "critic=plain,plan"], "plan"),
-        (["--set", "nothing=1,2"], "unknown hyperparameter of bfq 'nothing'"),
-        (["--set", "critic=plain,plain"], "the same value twice"),
-        (["--set", "candidates=1,2"], "is part of the evaluation"),
-        (["--task", "log.npz", "--set", "eta=0.1,1"], "no simulator to rank the settings in"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    ([], "there is nothing to sweep"),
+    (["--set", "eta=0.1,0.1"], "the same value twice"),
+    (["--set", "critic=plain,plan"], "plan"),
+    (["--set", "nothing=1,2"], "unknown hyperparameter of bfq 'nothing'"),
+    (["--set", "critic=plain,plain"], "the same value twice"),
+    (["--set", "candidates=1,2"], "is part of the evaluation"),
+    (["--task", "log.npz", "--set", "eta=0.1,1"], "no simulator to rank the settings in"),
+])  # fmt: skip
 def test_bad_sweeps_are_refused_and_write_nothing(words, said, tmp_path, capsys):
     rows = {"observations": np.zeros((8, 2)), "actions": np.zeros((8, 1)), "rewards": np.zeros(8)}
     np.savez(tmp_path / "log.npz", **rows, terminals=np.zeros(8), timeouts=np.arange(8) == 7)
