@@ -308,7 +308,7 @@ def test_one_bound_is_noted_as_it_is_kept(tmp_path):
     first, second = data.action_high
     assert f"taken as -50 to {first:g}, -50 to {second:g} (one" in note
     for wrong in ([-50, -50, -50], [-50]):
-        numbers = rf"action_low has shape \({len(wrong)},\), but an action has 2 numbers: give one"
+        numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
         with pytest.raises(BadInput, match=numbers):
             read_table(tmp_path / "log.npz", action_low=wrong)
 

@@ -7,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns
-from bfq.data.dataset import Dataset, Flags, Floats
+from bfq.data.dataset import Arrays, Dataset, Flags, Floats
 from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
 from bfq.errors import unknown
 from bfq.options import Name
 from bfq.records import check_value
 
-Arrays = dict[str, npt.NDArray[Any]]
 EPISODE_PARTS = (*NEEDED, "terminated", "terminals")
 BOUNDS = ("action_low", "action_high")
 USED = 0.1  # of ±1: data that stays closer to 0 than this has another range

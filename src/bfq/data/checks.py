@@ -100,10 +100,10 @@ def check_columns(
     }
     lengths = arrays.pop("episode_lengths", None)
     ids = _reshape("episode_ids", arrays.pop("episode_ids")) if "episode_ids" in arrays else None
-    shaped = {name: _reshape(name, _numeric(name, column)) for name, column in arrays.items()}
-    _check_lengths(shaped if ids is None else {**shaped, "episode_ids": ids})
+    shaped = {name: as_rows(name, column) for name, column in arrays.items()}
+    check_lengths(shaped if ids is None else {**shaped, "episode_ids": ids})
     checked = {name: _float32(name, column) for name, column in shaped.items() if name not in FLAGS}
-    flags = {name: _flags(name, column) for name, column in shaped.items() if name in FLAGS}
+    flags = {name: as_flags(name, column) for name, column in shaped.items() if name in FLAGS}
     following = checked.get("next_observations")
     if following is not None:
         widths = checked["observations"].shape[1], following.shape[1]
@@ -131,8 +131,9 @@ def check_bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[F
         raise BadInput(f"action_low and action_high must be numbers: {error}.") from error
     for name, bound in (("action_low", lows), ("action_high", highs)):
         if bound.shape not in ((), (width,)):
+            held = counted(bound.size, "number") + f" in shape {bound.shape}" * (bound.ndim > 1)
             raise BadInput(
-                f"{name} has shape {bound.shape}, but an action has {counted(width, 'number')}: give one number "
+                f"{name} has {held}, but an action has {counted(width, 'number')}: give one number "
                 "for all of them, or one for each."
             )
     lows, highs = np.broadcast_to(lows, (width,)).copy(), np.broadcast_to(highs, (width,)).copy()
@@ -169,6 +170,11 @@ def _ragged(name: str, column: Any) -> Exception | None:
     )
 
 
+def as_rows(name: str, column: Array) -> Array:
+    """Numbers, one row or one number per transition as the name of the column requires."""
+    return _reshape(name, _numeric(name, column))
+
+
 def _numeric(name: str, column: Array) -> Array:
     kind = column.dtype.kind
     if kind in "fiub":
@@ -199,7 +205,8 @@ def _reshape(name: str, column: Array) -> Array:
     return column
 
 
-def _check_lengths(columns: Mapping[str, Array]) -> None:
+def check_lengths(columns: Mapping[str, Array]) -> None:
+    """Refuse columns without rows or of different lengths."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -240,7 +247,8 @@ def _lost_precision(given: Array, converted: Floats) -> Iterator[str]:
         )
 
 
-def _flags(name: str, column: Array) -> Flags:
+def as_flags(name: str, column: Array) -> Flags:
+    """A column of 0 and 1, of any numeric type, as booleans."""
     bad = (column != 0) & (column != 1)
     if bad.any():
         value = column[int(bad.argmax())]

@@ -21,6 +21,7 @@ Flags = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
 Column = npt.NDArray[Any]
 Columns = Mapping[str, Column]
+Arrays = dict[str, Column]
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "masks", "episode_ends")
 CHUNK = 1 << 16  # rows that are read in order
 GATHER = 256  # rows that are read in any order

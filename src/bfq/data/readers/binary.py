@@ -9,11 +9,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.checks import describe_rows
+from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
 from bfq.data.readers import check_exists, parsing
 from bfq.errors import BadInput
 
-Arrays = dict[str, npt.NDArray[Any]]
 MOST_SWELLING = 200  # the largest factor by which compressed arrays may exceed the file size
 SMALL = 2**30  # bytes that any file may declare
 
@@ -67,12 +68,10 @@ def _parquet_array(name: str, column: Any) -> npt.NDArray[Any]:
     from pyarrow import types
 
     if column.null_count:
-        row = int(np.asarray(column.is_null()).argmax())
-        raise refuse("empty-cell", f"the column {name} has no value in row {row} (counted from 0)")
-    if any(
-        is_one(column.type)
-        for is_one in (types.is_fixed_size_list, types.is_list, types.is_large_list)
-    ):
+        rows = describe_rows(np.asarray(column.is_null()))
+        raise refuse("empty-cell", f"the column {name} has no value in {rows}")
+    lists = types.is_fixed_size_list, types.is_list, types.is_large_list
+    if any(is_list(column.type) for is_list in lists):
         return _parquet_matrix(name, column)
     if types.is_dictionary(column.type):
         return _parquet_array(name, column.dictionary_decode())
@@ -90,9 +89,8 @@ def _parquet_matrix(name: str, column: Any) -> npt.NDArray[Any]:
     widths = np.asarray(pc.list_value_length(column))
     other = widths != widths[:1]
     if other.any():
-        row = int(other.argmax())
-        found = f"the column {name} has {widths[0]} values in row 0 but {widths[row]} in row {row}"
-        raise refuse("mixed-widths", f"{found} (counted from 0)")
+        found = f"the column {name} has {widths[0]} values in row 0 but {widths[other][0]}"
+        raise refuse("mixed-widths", f"{found} in {describe_rows(other)}")
     values = _parquet_array(name, column.flatten())
     width = int(widths[0]) if len(widths) else 0
     return values.reshape(len(widths), width, *values.shape[1:])

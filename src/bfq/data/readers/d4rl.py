@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
-from bfq.data.checks import Rows
-from bfq.data.dataset import Dataset, Flags
-from bfq.data.defects import refuse
+from bfq.data.checks import Rows, as_flags, as_rows, check_lengths
+from bfq.data.dataset import Arrays, Dataset, Flags
 from bfq.data.readers.binary import hdf5_names, read_hdf5
 from bfq.errors import BadInput, counted
 from bfq.files import write_bytes
@@ -34,8 +33,6 @@ STATE = ("qpos", "qvel")
 SAME = 1e-6  # observations nearer than this are the same
 MAZES = {"u-maze": "umaze", "big-maze": "medium", "hardest-maze": "large"}
 
-Arrays = dict[str, npt.NDArray[Any]]
-
 
 def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = None) -> Dataset:
     """Read the transitions of a D4RL file, row for row as D4RL forms them.
@@ -48,7 +45,8 @@ def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = N
     """
     arrays = _arrays(path)
     notes = list(_clip(arrays))
-    terminal, timeouts = _flags(arrays, "terminals"), _timeouts(arrays, episode_steps, path.name)
+    terminal = as_flags("terminals", arrays["terminals"])
+    timeouts = _timeouts(arrays, terminal, episode_steps, path.name)
     kept = np.flatnonzero(~timeouts[:-1])
     if len(kept) == 0:
         raise BadInput(
@@ -138,25 +136,10 @@ def _arrays(path: Path) -> Arrays:
                 f"{path.name} has no {needed}: it holds {', '.join(held[:12]) or 'nothing'}; a D4RL file has "
                 f"{', '.join(NEEDED)}."
             )
-        if arrays[needed].ndim == 0 or arrays[needed].dtype.kind not in "fiub":
-            raise BadInput(f"{needed} in {path.name} are not rows of numbers.")
-    if arrays["observations"].ndim != 2:
-        raise refuse("wrong-shape", f"observations have shape {arrays['observations'].shape}")
-    lengths = {name: len(arrays[name]) for name in NEEDED}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise refuse("different-lengths", f"the columns of {path.name} differ in length ({listed})")
+    for name in {*NEEDED, "timeouts"} & arrays.keys():
+        arrays[name] = as_rows(name, arrays[name])
+    check_lengths({name: arrays[name] for name in (*NEEDED, "timeouts") if name in arrays})
     return arrays
-
-
-def _flags(arrays: Arrays, name: str) -> Flags:
-    """A column of 0 and 1, of any numeric type."""
-    column, size = arrays[name], len(arrays["rewards"])
-    if column.shape not in ((size,), (size, 1)) or column.dtype.kind not in "fiub":
-        raise refuse("wrong-shape", f"{name} have shape {column.shape} and type {column.dtype}")
-    if not np.isin(column, (0, 1)).all():
-        raise refuse("not-a-flag", f"{name} must be 0 or 1")
-    return column.reshape(-1).astype(bool)
 
 
 def _clip(arrays: Arrays) -> Iterator[str]:
@@ -170,37 +153,37 @@ def _clip(arrays: Arrays) -> Iterator[str]:
             f"actions reach {most:.4g}, but those of D4RL lie within ±1: store their true range in the file "
             "as action_low and action_high."
         )
-    beyond = int((actions > 1 + ROUNDING).reshape(len(actions), -1).any(1).sum())
+    beyond = int((actions > 1 + ROUNDING).any(1).sum())
     arrays["actions"] = np.clip(arrays["actions"], -1.0, 1.0)
     yield f"Actions of {counted(beyond, 'row')}, up to ±{most:.3g}, were clipped to ±1, as D4RL's simulators do."
 
 
-def _timeouts(arrays: Arrays, episode_steps: int | None, file: str) -> Flags:
+def _timeouts(arrays: Arrays, terminal: Flags, episode_steps: int | None, file: str) -> Flags:
     """The rows that end an episode by its length: by the file's own flags, or counted from its first row.
 
     (D4RL starts counting at 1 after a terminal, which cuts such episodes one row early and joins two of them.)
     """
     if "timeouts" in arrays:
-        return _flags(arrays, "timeouts")
+        return as_flags("timeouts", arrays["timeouts"])
     if episode_steps is None or episode_steps < 1:
         raise BadInput(
             f"{file} has no timeouts: give episode_steps, the number of steps at which an episode is cut off."
         )
-    rows = np.arange(len(arrays["rewards"]))
-    begins = np.append(True, _flags(arrays, "terminals")[:-1])[: len(rows)]
+    rows = np.arange(len(terminal))
+    begins = np.append(True, terminal[:-1])
     step = rows - np.maximum.accumulate(np.where(begins, rows, 0))
     return (step + 1) % episode_steps == 0
 
 
 def _infos(arrays: Arrays) -> Arrays:
     """The extra columns with one row per step; qpos for infos/qpos."""
-    found = {key[len(INFOS) :]: array for key, array in arrays.items() if key.startswith(INFOS)}
     return {
-        key: array
-        for key, array in found.items()
-        if array.shape[:1] == arrays["rewards"].shape[:1]
+        key.removeprefix(INFOS): array
+        for key, array in arrays.items()
+        if key.startswith(INFOS)
+        and array.shape[:1] == arrays["rewards"].shape
         and array.dtype.kind in "fiub"
-        and key.replace("_", "").isalnum()
+        and key.removeprefix(INFOS).replace("_", "").isalnum()
     }
 
 

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.checks import is_number
+from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
 from bfq.data.readers import parsing
-from bfq.errors import BadInput
+from bfq.errors import BadInput, counted
 
-Arrays = dict[str, npt.NDArray[Any]]
 SEPARATORS = ",;\t"
 BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -125,37 +125,28 @@ def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:
-    texts = [place for place in places if head.kinds[place] == "text"]
-    numbers = [place for place in places if head.kinds[place] != "text"]
-    bools: dict[int | str, Any] = {
-        place: _boolean for place in numbers if head.kinds[place] == "bool"
-    }
-    found = dict.fromkeys(places, np.zeros(0))
-    for group, dtype in ((numbers, np.float64), (texts, np.str_)):
+    found: dict[int, npt.NDArray[Any]] = {}
+    for dtype in (np.float64, np.str_):
+        group = [place for place in places if (head.kinds[place] == "text") == (dtype is np.str_)]
         if group:
-            table = _load(path, head, group, dtype, bools if dtype is np.float64 else {})
-            found.update({place: table[:, k] for k, place in enumerate(group)})
-    return [np.ascontiguousarray(found[place]) for place in places]
+            table = _load(path, head, group, dtype)
+            found |= {place: np.ascontiguousarray(table[:, k]) for k, place in enumerate(group)}
+    return [found[place] for place in places]
 
 
-def _load(
-    path: Path, head: Head, places: Sequence[int], dtype: type, converters: dict[int | str, Any]
-) -> npt.NDArray[Any]:
-    trouble: ValueError
-    with _opened(path) as file:
-        file.readline()
-        try:
+def _load(path: Path, head: Head, places: Sequence[int], dtype: type) -> npt.NDArray[Any]:
+    bools: dict[int | str, Any] = {
+        place: _boolean for place in places if head.kinds[place] == "bool"
+    }
+    try:
+        with _opened(path) as file:
+            file.readline()
             return np.loadtxt(
                 _whole(file, head), dtype, comments=None, delimiter=head.separator, usecols=places, ndmin=2,
-                converters=converters or None, quotechar='"',
+                converters=bools or None, quotechar='"',
             )  # fmt: skip
-        except UnicodeDecodeError:
-            raise
-        except ValueError as error:
-            trouble = error
-    raise _first_defect(path, head, places) or refuse(
-        "unreadable-file", f"{path.name} is not a readable CSV file ({trouble})"
-    ) from trouble
+    except BadInput as error:
+        raise (_first_defect(path, head, places) or error) from error.__cause__
 
 
 def _whole(lines: IO[str], head: Head) -> Iterator[str]:
@@ -176,15 +167,9 @@ def _check_finite(
     path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]
 ) -> None:
     """Refuse NaN and infinite numbers here, where their line and column are known."""
-    numbers = [column for column in columns if column.dtype.kind == "f"]
-    bad = sum((~np.isfinite(column) for column in numbers), np.zeros(len(columns[0]), bool))
-    count = int(np.count_nonzero(bad))
-    found = (
-        _first_defect(path, head, places, f"{count:,} row{'s' * (count > 1)} in all, ")
-        if count
-        else None
-    )
-    if found:
+    bad = [~np.isfinite(column) for column in columns if column.dtype.kind == "f"]
+    count = int(np.count_nonzero(np.any(bad, axis=0)))
+    if count and (found := _first_defect(path, head, places, f"{counted(count, 'row')} in all, ")):
         raise found
 
 
@@ -195,19 +180,14 @@ def _first_defect(
     with _opened(path) as file:
         reader = csv.reader(file, delimiter=head.separator)
         next(reader)
-        number = -1
-        for cells in reader:
-            if not cells:
-                continue
-            number += 1
+        for number, cells in enumerate(filter(None, reader)):
             where = f"line {reader.line_num} of {path.name} (row {number}, {in_all}counted from 0)"
             if len(cells) != len(head.names):
-                count = len(head.names)
-                return refuse("ragged-row", f"{where} has {len(cells)} cells for {count} names")
-            for place in places:
-                found = _wrong_cell(cells[place].strip(), head, place, where)
-                if found:
-                    return found
+                found = f"{where} has {len(cells)} cells for {len(head.names)} names"
+                return refuse("ragged-row", found)
+            wrong = (_wrong_cell(cells[place].strip(), head, place, where) for place in places)
+            if first := next(filter(None, wrong), None):
+                return first
     return None
 
 
@@ -215,13 +195,14 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
     name, kind = head.names[place], head.kinds[place]
     if not cell:
         return refuse("empty-cell", f"{where} has no value for {name}")
-    if kind != "text" and is_number(cell) and not np.isfinite(float(cell)):
-        defect, what = (
-            ("nan", "NaN") if np.isnan(float(cell)) else ("infinite", "an infinite value")
-        )
-        return refuse(defect, f"{where} holds {what} for {name}")
-    if kind == "text" or is_number(cell) or (kind == "bool" and cell.lower() in BOOLEANS):
+    if kind == "text" or (kind == "bool" and cell.lower() in BOOLEANS):
         return None
+    if is_number(cell) and np.isfinite(float(cell)):
+        return None
+    if is_number(cell) and np.isnan(float(cell)):
+        return refuse("nan", f"{where} holds NaN for {name}")
+    if is_number(cell):
+        return refuse("infinite", f"{where} holds an infinite value for {name}")
     if _has_comma(cell):
         return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")
     return refuse("text", f"{where} holds {cell[:30]!r} for {name}, not a number")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays, infer_range
 from bfq.data.checks import ROUNDING
-from bfq.data.dataset import Dataset, Floats
+from bfq.data.dataset import Arrays, Dataset, Floats
 from bfq.data.readers.binary import check_claim, open_hdf5, owned, owned_array, read_values
 from bfq.errors import BadInput, counted, unknown
 from bfq.options import Name, Natural, Positive
@@ -30,7 +30,6 @@ FLAT = ("Box", "MultiBinary")  # spaces with plain numbers as values
 COLUMNS = ("actions", "rewards", "terminations", "truncations")
 STATE = ("qpos", "qvel")  # infos that are read: the state before the action
 
-Arrays = dict[str, npt.NDArray[Any]]
 T = TypeVar("T")
 
 
@@ -79,22 +78,16 @@ def read_minari(
     data = folder / "data" if (folder / "data").is_dir() else folder
     metadata = _read_metadata(data)
     known = (data.parent if data.name == "data" else data).name
-    spec, source = None, f"Minari dataset {known}"
-    if metadata is not None:
-        known = metadata.dataset_id or known
-        spec = _decode_part(data, "env_spec", metadata.env_spec, EnvSpec)
-        source = f"Minari dataset {known}" + (f" of {spec.id}" if spec and spec.id else "")
-    spaces = {
-        key: _decode_part(data, key, getattr(metadata, key, None), Space)
-        for key in ("observation_space", "action_space")
-    }
+    known = metadata.dataset_id or known
+    spec = _decode_part(data, metadata, "env_spec", EnvSpec) or EnvSpec()
+    seen = _decode_part(data, metadata, "observation_space", Space)
+    acted = _decode_part(data, metadata, "action_space", Space) or Space()
     with open_hdf5(data / MAIN) as file:
         numbers = _episode_numbers(file, episodes)
-        parts = _choose_parts(
-            _parts(spaces["observation_space"], file, numbers[0]), observation_keys
-        )
-        rows = _rows(file, numbers, parts)
-    low, high, notes = _bounds(spaces["action_space"] or Space(), rows["actions"])
+        stored = owned(file, f"episode_{numbers[0]}/observations")
+        leaves = _stored_parts(stored) if seen is None else _leaves(seen)
+        rows = _rows(file, numbers, _choose_parts(dict(leaves), observation_keys))
+    low, high, notes = _bounds(acted, rows["actions"])
     dataset = from_arrays(
         rows["observations"],
         np.clip(rows["actions"], low, high),
@@ -106,7 +99,7 @@ def read_minari(
         action_low=low,
         action_high=high,
         name=name or known,
-        source=source,
+        source=f"Minari dataset {known}" + (f" of {spec.id}" if spec.id else ""),
     )
     return replace(dataset, notes=(*dataset.notes, *notes))
 
@@ -131,13 +124,13 @@ def find_minari(dataset_id: str) -> Path:
     return root / dataset_id
 
 
-def _read_metadata(data: Path) -> Metadata | None:
+def _read_metadata(data: Path) -> Metadata:
     """The metadata of a dataset; Minari wrote none before 0.5."""
     path = data / METADATA
     if not path.is_file():
         if not (data / MAIN).is_file():
             raise BadInput(f"there is no Minari dataset in {data}: no {METADATA} and no {MAIN}.")
-        return None
+        return Metadata(1)
     metadata = decode(read_text(path), Metadata, str(path))
     if metadata.data_format != "hdf5":
         raise BadInput(
@@ -146,11 +139,12 @@ def _read_metadata(data: Path) -> Metadata | None:
     return metadata
 
 
-def _decode_part(data: Path, key: str, content: str | None, kind: type[T]) -> T | None:
+def _decode_part(data: Path, metadata: Metadata, key: str, kind: type[T]) -> T | None:
     """A field that is JSON inside JSON; Minari writes Infinity for a bound that does not exist."""
-    if content is None:
-        return None
-    return decode(re.sub("-?Infinity|NaN", "null", content), kind, f"{data / METADATA}: {key}")
+    content = getattr(metadata, key)
+    return content and decode(
+        re.sub("-?Infinity|NaN", "null", content), kind, f"{data / METADATA}: {key}"
+    )
 
 
 def _episode_numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]:
@@ -164,25 +158,19 @@ def _episode_numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]
     return numbers
 
 
-def _parts(space: Space | None, file: h5py.File, number: int) -> dict[str, Space]:
-    """The parts of an observation in gymnasium's order, each with its space if it is known."""
-    if space is not None:
-        return dict(_leaves(space))
-    return dict(_stored_parts(owned(file, f"episode_{number}/observations")))
-
-
 def _leaves(space: Space, path: str = "") -> Iterator[tuple[str, Space]]:
+    """The parts of an observation in gymnasium's order, each with its space."""
     inner = space.subspaces
     if isinstance(inner, list):
         inner = {f"_index_{k}": part for k, part in enumerate(inner)}
     if inner is None:
         yield path, space
-        return
-    for key, part in inner.items():
+    for key, part in (inner or {}).items():
         yield from _leaves(part, f"{path}/{key}")
 
 
 def _stored_parts(group: Any, path: str = "") -> Iterator[tuple[str, Space]]:
+    """The parts of a stored observation, where no space is recorded."""
     if not isinstance(group, h5py.Group):
         yield path, Space()
         return
@@ -218,9 +206,8 @@ def _rows(file: h5py.File, numbers: Sequence[int], parts: Sequence[str]) -> Arra
         arrays = _stored_arrays(file, f"episode_{number}", parts)
         claimed += sum(array.nbytes for array in arrays.values())
         check_claim(file, claimed)
-        pieces.append(
-            _transitions({key: read_values(array) for key, array in arrays.items()}, parts, number)
-        )
+        values = {key: read_values(array) for key, array in arrays.items()}
+        pieces.append(_transitions(values, parts, number))
     shared = set.intersection(*(set(piece) for piece in pieces))
     return {key: np.concatenate([piece[key] for piece in pieces]) for key in shared}
 
@@ -254,6 +241,13 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
         observations = np.concatenate(flat, axis=1, dtype=np.float32, casting="same_kind")
     terminals, timeouts = (arrays[key].astype(bool) for key in ("terminations", "truncations"))
     timeouts[-1:] = True
+    states = [  # those with one row per observation
+        key
+        for key in STATE
+        if key in arrays
+        and arrays[key].shape[:1] == (steps + 1,)
+        and arrays[key].dtype.kind in "fiub"
+    ]
     return {
         "observations": observations[:-1],
         "next_observations": observations[1:],
@@ -261,13 +255,8 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
         "rewards": arrays["rewards"],
         "terminals": terminals,
         "timeouts": timeouts & ~terminals,
-        **{key: arrays[key][:-1] for key in STATE if _is_state(arrays.get(key), steps)},
+        **{key: arrays[key][:-1] for key in states},
     }
-
-
-def _is_state(array: npt.NDArray[Any] | None, steps: int) -> bool:
-    """Whether a column of infos has one row per observation."""
-    return array is not None and array.shape[:1] == (steps + 1,) and array.dtype.kind in "fiub"
 
 
 def _bounds(space: Space, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list[str]]:

@@ -10,13 +10,13 @@ with it is dropped. Success does not stop a trajectory, so a mask may be 0 in th
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Arrays, Dataset
 from bfq.data.readers import check_exists
 from bfq.data.readers.binary import npz_names, read_npz
 from bfq.errors import BadInput, unknown
@@ -121,7 +121,6 @@ def relabel(
 
 
 NEEDED = ("observations", "actions", "terminals", "qpos", "qvel")
-Arrays = dict[str, npt.NDArray[Any]]
 CONVENTIONS = {
     "state": "Rewards and masks belong to the state before the action, as in OGBench's own loader.",
     "next_state": "Rewards and masks belong to the state after the action, as in OGBench 1.1.",

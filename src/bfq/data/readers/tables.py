@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,11 @@ import numpy.typing as npt
 
 from bfq.data.arrays import BOUNDS, complete_range, from_arrays
 from bfq.data.checks import MATRICES, NEEDED, as_array
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Arrays, Dataset
 from bfq.data.defects import refuse
 from bfq.data.readers import FORMATS, Format, check_exists, reader
 from bfq.errors import BadInput, unknown
 
-Arrays = dict[str, npt.NDArray[Any]]
 Theirs = str | Sequence[str]
 MOST = 20  # columns listed in a sentence
 NONE = "none"  # after =: the file has no such column
@@ -75,9 +75,8 @@ def read_table(
         word: _stack(word, [found[column] for column in theirs], form.by_column)
         for word, theirs in chosen.items()
     }
-    limits, range_notes = _range(
-        columns["actions"], {"action_low": action_low, "action_high": action_high}, found
-    )
+    given = {"action_low": action_low, "action_high": action_high}
+    limits, range_notes = _range(columns["actions"], given, found)
     labels = {word: _label(found[word]) for word in LABELS if word in extra}
     dataset = from_arrays(
         **columns,
@@ -237,21 +236,19 @@ def _recognized(word: str, names: Sequence[str]) -> tuple[str, ...]:
 def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
     """The columns prefix0, prefix1, … (or prefix_0, prefix[0], …) in the order of their numbers."""
     pattern = re.compile(rf"{re.escape(prefix)}[_.\[ ]?(\d{{1,6}})\]?")
-    matches = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    numbers = [number for number, _ in sorted(matches)]
+    found = ((pattern.fullmatch(name), name) for name in names)
+    matches = sorted((int(match[1]), name) for match, name in found if match)
+    numbers = [number for number, _ in matches]
     if not numbers:
         return ()
-    expected = list(range(numbers[0], numbers[0] + len(numbers)))
     if len(set(numbers)) < len(numbers):
         raise refuse("column-twice", f"two of the columns {prefix}… have the same number")
-    if numbers != expected or numbers[0] > 1:
-        gap = (
-            0
-            if numbers[0] > 1
-            else next(n for n, m in zip(expected, numbers, strict=True) if n != m)
-        )
-        raise refuse("columns-with-gaps", f"among the columns {prefix}… number {gap} is missing")
-    return tuple(name for _, name in sorted(matches))
+    first = numbers[0] if numbers[0] <= 1 else 0
+    missing = set(range(first, numbers[-1])) - set(numbers)
+    if missing:
+        gap = f"among the columns {prefix}… number {min(missing)} is missing"
+        raise refuse("columns-with-gaps", gap)
+    return tuple(name for _, name in matches)
 
 
 def _short(columns: Sequence[str]) -> str:
@@ -273,11 +270,7 @@ def _check_unique(names: Sequence[str]) -> None:
 
 
 def _check_used_once(columns: Mapping[str, Sequence[str]]) -> None:
-    uses: dict[str, str] = {}
-    for word, chosen in columns.items():
-        for name in chosen:
-            if name in uses:
-                raise refuse(
-                    "column-twice", f"the column {name} is used for {uses[name]} and {word}"
-                )
-            uses[name] = word
+    for name, uses in Counter(chain.from_iterable(columns.values())).items():
+        if uses > 1:
+            words = " and ".join(word for word, chosen in columns.items() if name in chosen)
+            raise refuse("column-twice", f"the column {name} is used {uses} times, for {words}")
