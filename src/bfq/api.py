@@ -12,7 +12,6 @@ from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.protocol import protocol_from
-from bfq.evaluation.rollout import population_act
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
 from bfq.options import OPTIONS, PROTOCOL, check_options
 from bfq.run import RunConfig, RunRecord, new_folder
@@ -194,6 +193,5 @@ def evaluate(
     population = trained.population
     check_acting(population.agent, population.configs, chosen.acting)
     if video is not None:
-        act = population_act(population, trained.checkpoint.states, trained.transforms, chosen)
-        film(act, environment, chosen, len(run.members), member, Path(video))
+        film(trained.act(chosen), environment, chosen, len(run.members), member, Path(video))
     return evaluate_run(trained, environment, chosen)

@@ -43,9 +43,9 @@ from bfq.run import (
 )
 from bfq.settings import baseline_of, check_precision, command, load_run
 from bfq.tasks.sources import load_dataset
-from bfq.training.checkpoint import Checkpoint, Clock, latest_checkpoint
+from bfq.training.checkpoint import Checkpoint, latest_checkpoint
 from bfq.training.compilation import enable_compilation_cache
-from bfq.training.loop import Loop, LoopResult, loop_options, stop_signals
+from bfq.training.loop import Loop, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
 from bfq.training.population import Population, create_population, feed, initial_states
 
@@ -124,7 +124,7 @@ def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A run's last checkpoint with everything needed to act."""
+    """A checkpoint of a run, by default the last one, with everything needed to act."""
 
     run: RunConfig
     population: Population
@@ -135,6 +135,10 @@ class Trained:
     def protocol(self) -> Protocol:
         """The protocol of the run's own evaluations."""
         return protocol_from(dict(self.run.evaluation))
+
+    def act(self, protocol: Protocol) -> Act:
+        """How all members act under a protocol."""
+        return population_act(self.population, self.checkpoint.states, self.transforms, protocol)
 
     def member(self, k: int) -> tuple[Any, Any]:
         """The state and the configuration of one member."""
@@ -209,36 +213,29 @@ def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bo
     enable_compilation_cache()
     run = load_run(folder)
     check_precision(run.precision)
-    transforms, population = transforms_of(run), population_of(run)
-    outcome = _train(run, folder, population, dataset, transforms, trackers, quiet)
-    found = last_scores(folder, len(run.members))
-    record = record_of(run, population, found, run.steps, outcome.clock)
+    trained = _train(run, folder, dataset, trackers, quiet)
+    record = record_of(trained, last_scores(folder, len(run.members)))
     write_record(folder, record)  # before a picture is drawn: broken graphics can end the process
     draw_frames(folder)
     return record
 
 
-def record_of(
-    run: RunConfig,
-    population: Population,
-    found: dict[str, Numbers | None] | None,
-    step: int,
-    clock: Clock,
-) -> RunRecord:
-    """The record of an evaluation of a run, as it is after `step` updates."""
+def record_of(trained: Trained, found: dict[str, Numbers | None] | None) -> RunRecord:
+    """The record of an evaluation of a run."""
+    run, agent, clock = trained.run, trained.population.agent, trained.checkpoint.position.clock
     assert run.dataset is not None
     assert run.transforms is not None
     return RunRecord(
         task=run.dataset.name,
         agent=run.agent,
-        title=population.agent.title,
-        steps=step,
+        title=agent.title,
+        steps=trained.checkpoint.step,
         members=list(run.members),
         scores=found,
         protocol=run.evaluation,
         simulator=run.simulator,
         episode_steps=run.episode_steps if run.simulator else None,
-        ignores=list(population.agent.ignores(population.configs)),
+        ignores=list(agent.ignores(trained.population.configs)),
         data=run.dataset,
         transforms=TransformsSummary(run.transforms.observations, run.transforms.reward),
         reference=run.reference,
@@ -267,17 +264,9 @@ def last_scores(folder: Path, members: int) -> dict[str, Numbers | None] | None:
 
 def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Protocol) -> RunRecord:
     """Score the last checkpoint of every member."""
-    run, population = trained.run, trained.population
-    act = population_act(population, trained.checkpoint.states, trained.transforms, protocol)
-    record = record_of(
-        run,
-        population,
-        {"normalized": None, **_scores(run, act, environment, protocol)},
-        trained.checkpoint.step,
-        trained.checkpoint.position.clock,
-    )
+    found = _scores(trained.run, trained.act(protocol), environment, protocol)
     return dataclasses.replace(
-        record,
+        record_of(trained, {"normalized": None, **found}),
         protocol=ProtocolValues(**protocol.describe()),  # type: ignore[typeddict-item]
         episode_steps=environment.episode_steps,
     )
@@ -301,10 +290,9 @@ def draw_frames(folder: Path) -> None:
     if environment is None:
         return
     trained = load_trained(folder)
-    population, protocol = trained.population, trained.protocol
-    act = population_act(population, trained.checkpoint.states, trained.transforms, protocol)
+    act, members = trained.act(trained.protocol), len(trained.run.members)
     try:
-        picture = strip(act, environment, protocol, len(population.members))
+        picture = strip(act, environment, trained.protocol, members)
     except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it
         say(
             f"note: no pictures of the policy: this machine cannot render {environment.simulator}: {error!r}"
@@ -314,14 +302,9 @@ def draw_frames(folder: Path) -> None:
 
 
 def _train(
-    run: RunConfig,
-    folder: Path,
-    population: Population,
-    dataset: Dataset,
-    transforms: Transforms,
-    trackers: tuple[str, ...],
-    quiet: bool,
-) -> LoopResult:
+    run: RunConfig, folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool
+) -> Trained:
+    transforms, population = transforms_of(run), population_of(run)
     environment, protocol = environment_of(run), protocol_from(dict(run.evaluation))
 
     def fetch(which: Any) -> dict[str, Any]:
@@ -348,8 +331,9 @@ def _train(
         options = loop_options(
             run.steps, run.chunk, run.evaluations if environment else 0, not run.keep_going
         )
-        if options.eval_at and list(options.eval_at) != run.evaluations:
-            steps = ", ".join(f"{step:,}" for step in dict.fromkeys(options.eval_at))
+        listed = environment is not None and isinstance(run.evaluations, list)
+        if listed and list(options.eval_at) != run.evaluations:
+            steps = ", ".join(f"{step:,}" for step in options.eval_at)
             say(f"note: evaluations happen at multiples of {options.chunk} updates: {steps}.")
         loop = Loop(
             population,
@@ -364,4 +348,4 @@ def _train(
             say,
         )
         reporter.resume(loop.step)
-        return loop.run(reporter, stop)
+        return Trained(run, population, loop.run(reporter, stop), transforms)

@@ -7,8 +7,9 @@ with the path of the field.
 import dataclasses
 import hashlib
 import json
+import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
@@ -35,6 +36,11 @@ FORMAT: Literal[2] = 2
 LARGEST_FLOAT32 = 3.4028234663852886e38
 Float32 = Annotated[float, Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
 Numbers = list[float | None]  # one per member; None for a number that is not finite
+
+
+def json_numbers(values: Iterable[float]) -> Numbers:
+    """Numbers for JSON: None for those that are not finite."""
+    return [float(value) if math.isfinite(value) else None for value in values]
 
 
 @dataclasses.dataclass(frozen=True)

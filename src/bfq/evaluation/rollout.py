@@ -14,9 +14,8 @@ from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments, make_environments
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
-from bfq.run import Numbers, Reference
+from bfq.run import Numbers, Reference, json_numbers
 from bfq.training.compilation import enable_compilation_cache
-from bfq.training.loop import json_numbers
 from bfq.training.population import Population
 
 Floats = npt.NDArray[np.float32]
@@ -128,8 +127,4 @@ def score_episodes(
 
 def scores_as_json(found: Scores) -> dict[str, Numbers]:
     """The scores that exist, with None for a member that diverged."""
-    return {
-        name: json_numbers(np.asarray(values))
-        for name, values in found.items()
-        if values is not None
-    }
+    return {name: json_numbers(values) for name, values in found.items() if values is not None}

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
@@ -23,7 +24,7 @@ from safetensors.numpy import load, save
 from bfq.errors import BadInput, DiskTrouble
 from bfq.files import check_regular, write_bytes, write_json
 from bfq.records import decode, read_text
-from bfq.run import Numbers
+from bfq.run import Numbers, json_numbers
 
 Say = Callable[[str], None]
 Count = Annotated[int, Meta(ge=0)]
@@ -48,10 +49,25 @@ class Clock:
 
 @dataclasses.dataclass(frozen=True)
 class MetricSums:
-    """Sums of the metrics since the last row of metrics.jsonl."""
+    """Sums of the metrics since the last row of metrics.jsonl, so that a row is the mean over its updates."""
 
     count: Count = 0
     sums: dict[str, Numbers] = dataclasses.field(default_factory=dict)
+
+    def add(self, metrics: dict[str, npt.NDArray[Any]]) -> "MetricSums":
+        """The sums after some more updates, from metrics of shape (updates, members)."""
+        before = {name: np.asarray(total, np.float64) for name, total in self.sums.items()}
+        sums = {
+            name: json_numbers(before.get(name, 0.0) + values.astype(np.float64).sum(0))
+            for name, values in metrics.items()
+        }
+        return MetricSums(self.count + len(next(iter(metrics.values()))), sums)
+
+    @property
+    def means(self) -> dict[str, Numbers]:
+        """The mean of each member."""
+        totals = {name: np.asarray(total, np.float64) for name, total in self.sums.items()}
+        return {name: json_numbers(total / self.count) for name, total in totals.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +77,9 @@ class Position:
     metrics_bytes: Count = 0
     means: MetricSums = MetricSums()
     clock: Clock = Clock()
+
+
+START = Position()
 
 
 class Checkpoint(NamedTuple):
@@ -96,10 +115,9 @@ def checkpoint_folders(checkpoints: Path) -> list[Path]:
 
 
 def save_checkpoint(
-    checkpoints: Path, step: int, states: Any, position: Position | None = None, keep: int = 2
-) -> Path:
+    checkpoints: Path, step: int, states: Any, position: Position = START, keep: int = 2
+) -> None:
     """Write the checkpoint of a step, and remove all but the last `keep`."""
-    position = position or Position()
     final = checkpoints / f"step-{step:09d}"
     part = checkpoints / f".part-{step:09d}"
     content = save({name: np.asarray(leaf, order="C") for name, leaf in _named(states).items()})
@@ -122,7 +140,6 @@ def save_checkpoint(
         ) from error
     for old in checkpoint_folders(checkpoints)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
-    return final
 
 
 def read_checkpoint(folder: Path, like: Any) -> Checkpoint:

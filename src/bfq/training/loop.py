@@ -4,7 +4,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from bfq.progress import Reporter
 from bfq.run import Numbers
 from bfq.training.checkpoint import (
     Checkpoint,
-    Clock,
     MetricSums,
     Position,
     latest_checkpoint,
@@ -31,22 +29,15 @@ Evaluate = Callable[[Any, int], dict[str, Numbers]]
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class LoopOptions:
-    """The length of a run, and the intervals between logging, evaluations and checkpoints."""
+class LoopOptions(NamedTuple):
+    """The length of a run, and when to log, to evaluate and to save a checkpoint."""
 
     steps: int
     chunk: int  # updates in one compiled call
     log_every: int
-    eval_every: int  # 0: never
     checkpoint_every: int
-    eval_at: tuple[int, ...] = ()  # or after these updates
-    keep: int = 2  # checkpoints kept
-    stop_on_divergence: bool = True
-
-    def evaluates(self, step: int) -> bool:
-        """Whether an evaluation is due after this many updates."""
-        return step in self.eval_at or (self.eval_every > 0 and step % self.eval_every == 0)
+    eval_at: tuple[int, ...]  # updates after which to evaluate, besides the last
+    stop_on_divergence: bool
 
 
 def loop_options(
@@ -58,52 +49,11 @@ def loop_options(
     def every(times: int) -> int:
         return max(chunk, -(-steps // max(times, 1) // chunk) * chunk)
 
-    count, listed = (evaluations, []) if isinstance(evaluations, int) else (0, list(evaluations))
-    eval_every = every(count) if count else 0
-    eval_at = tuple(min(-(-step // chunk) * chunk, steps) for step in listed)
-    return LoopOptions(
-        steps, chunk, every(100), eval_every, every(20), eval_at,
-        stop_on_divergence=stop_on_divergence,
-    )  # fmt: skip
-
-
-class LoopResult(NamedTuple):
-    """The states after the last update, and the time they took."""
-
-    states: Any
-    clock: Clock
-
-
-class Means:
-    """Sums of the metrics since the last log row, so that a row is the mean over all its updates."""
-
-    def __init__(self, start: MetricSums | None = None):
-        start = start or MetricSums()
-        self._count = start.count
-        # None becomes NaN.
-        self._sums = {name: np.asarray(total, np.float64) for name, total in start.sums.items()}
-
-    def add(self, metrics: dict[str, npt.NDArray[Any]]) -> None:
-        """Add the metrics of some more updates, each of shape (updates, members)."""
-        self._count += len(next(iter(metrics.values())))
-        for name, values in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + values.astype(np.float64).sum(0)
-
-    def take(self) -> dict[str, Numbers]:
-        """Return the mean of each member, and start over."""
-        means = {name: json_numbers(total / self._count) for name, total in self._sums.items()}
-        self._count, self._sums = 0, {}
-        return means
-
-    def record(self) -> MetricSums:
-        """The sums of the unfinished row, for a checkpoint."""
-        sums = {name: json_numbers(total) for name, total in self._sums.items()}
-        return MetricSums(self._count, sums)
-
-
-def json_numbers(values: npt.NDArray[Any]) -> Numbers:
-    """Numbers for JSON: None for those that are not finite."""
-    return [float(v) if np.isfinite(v) else None for v in values]
+    if isinstance(evaluations, int):
+        between = every(evaluations)
+        evaluations = range(between, steps + 1, between) if evaluations else ()
+    eval_at = dict.fromkeys(min(-(-step // chunk) * chunk, steps) for step in evaluations)
+    return LoopOptions(steps, chunk, every(100), every(20), tuple(eval_at), stop_on_divergence)
 
 
 @contextlib.contextmanager
@@ -166,13 +116,17 @@ class Loop:
         self._trackers, self._say, self._warned = trackers, say, False
         self._start = self._restore()
         position = self._start.position
-        self._means, self._clock = Means(position.means), position.clock
+        self._sums, self._clock = position.means, position.clock
         self._lines = JsonLines(folder / "metrics.jsonl", position.metrics_bytes)
 
     @property
     def step(self) -> int:
         """Updates done by earlier processes."""
         return self._start.step
+
+    @property
+    def _position(self) -> Position:
+        return Position(self._lines.size, self._sums, self._clock)
 
     def _restore(self) -> Checkpoint:
         shapes = jax.eval_shape(lambda: initial_states(self._population, self._feed.spec))
@@ -181,7 +135,7 @@ class Loop:
             return Checkpoint(0, initial_states(self._population, self._feed.spec), Position())
         return found
 
-    def run(self, reporter: Reporter, stop: Callable[[], int]) -> LoopResult:
+    def run(self, reporter: Reporter, stop: Callable[[], int]) -> Checkpoint:
         """Train to the end, or until `stop` returns the number of a signal."""
         step, states, options = self._start.step, self._start.states, self._options
         programs: dict[int, Program] = {}
@@ -201,10 +155,10 @@ class Loop:
                 step += length
                 self._record(step, states, metrics, reporter)
                 if stop() or step == options.steps or step % options.checkpoint_every == 0:
-                    self._save(step, states)
+                    save_checkpoint(self._checkpoints, step, states, self._position)
                     if number := stop():  # a signal may arrive during the save
                         raise Stopped(number, step)
-            return LoopResult(states, self._clock)
+            return Checkpoint(step, states, self._position)
         finally:
             self._lines.close()
             for tracker in self._trackers:
@@ -227,18 +181,15 @@ class Loop:
     def _record(
         self, step: int, states: Any, metrics: dict[str, npt.NDArray[Any]], reporter: Reporter
     ) -> None:
-        self._means.add(metrics)
+        self._sums = self._sums.add(metrics)
         reporter.show(step, {name: float(values[-1].mean()) for name, values in metrics.items()})
         last = step == self._options.steps
         if last or step % self._options.log_every == 0:
-            self._log({"step": step, "kind": "train", "metrics": self._means.take()})
-        if self._evaluate and (last or self._options.evaluates(step)):
+            self._log({"step": step, "kind": "train", "metrics": self._sums.means})
+            self._sums = MetricSums()
+        if self._evaluate and (last or step in self._options.eval_at):
             self._log({"step": step, "kind": "evaluation", "metrics": self._evaluate(states, step)})
 
     def _log(self, row: dict[str, Any]) -> None:
         for tracker in (self._lines, *self._trackers):
             tracker.log(row)
-
-    def _save(self, step: int, states: Any) -> None:
-        position = Position(self._lines.size, self._means.record(), self._clock)
-        save_checkpoint(self._checkpoints, step, states, position, self._options.keep)

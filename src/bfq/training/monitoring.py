@@ -4,7 +4,7 @@ import errno
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,17 @@ Floats = npt.NDArray[np.floating]
 Row = dict[str, Any]
 LARGEST_ERROR = 1e4  # noise and actions in [−1, 1] keep squared errors to the order of one
 FRESH = 1000  # updates in which a network may still be far off, where observations are large
+
+
+BROKEN = ": lower the learning rate or eta, or look for extreme values in the data."
+UNBOUNDED_Q = (
+    ", while the rewards allow values from {low:.4g} to {high:.4g}: the critics diverge; lower the learning "
+    "rate or eta, or use critics with layer norm."
+)
+LARGE_ERROR = (
+    ", a squared error between actions of size one: the policy diverges; lower the learning rate, or use "
+    "clip_norm or composition_bound where the agent has them."
+)
 
 
 class Diverged(Exception):
@@ -41,53 +52,34 @@ class Health:
     ):
         """`rewards`: the smallest and the largest; `errors`: metrics bounded by LARGEST_ERROR."""
         horizon = 1.0 / np.maximum(1.0 - discounts, 1e-6)
-        low, high = min(*rewards, 0.0) * horizon, max(*rewards, 0.0) * horizon
-        slack = np.maximum(high - low, 10.0)
-        self._bounds = np.stack([low, high])
-        self._low, self._high = low - slack, high + slack
+        self._low, self._high = min(*rewards, 0.0) * horizon, max(*rewards, 0.0) * horizon
+        self._slack = np.maximum(self._high - self._low, 10.0)
         self._members, self._errors = members, errors
 
     def check(self, metrics: Mapping[str, Floats], start: int) -> None:
         """Raise Diverged for the first defect in the metrics, each of shape (updates, members)."""
+        for name, values, outside, problem in self._limits(metrics, start):
+            if outside.any():
+                step, k = np.argwhere(outside)[0]
+                place = f"at update {start + step + 1} of member {self._members[k]}"
+                problem = problem.format(low=self._low[k], high=self._high[k])
+                raise Diverged(f"{name} reached {values[step, k]:.4g} {place}{problem}")
+
+    def _limits(
+        self, metrics: Mapping[str, Floats], start: int
+    ) -> Iterator[tuple[str, Floats, npt.NDArray[np.bool], str]]:
+        """What may not happen: a metric, its values, where they are out of bounds, and what to do."""
         broken = {name: ~np.isfinite(values) for name, values in metrics.items()}
-        broken = {name: where for name, where in broken.items() if where.any()}
-        if broken:
-            name = min(broken, key=lambda name: int(np.argwhere(broken[name])[0][0]))
-            step, member = np.argwhere(broken[name])[0]
-            raise Diverged(
-                f"{name} became {metrics[name][step, member]} {self._at(start + step, member)}: "
-                "lower the learning rate or eta, or look for extreme values in the data."
-            )
+        for name in sorted(broken, key=lambda name: broken[name].any(1).argmax()):
+            yield name, metrics[name], broken[name], BROKEN
         if "q" in metrics:
-            self._check_q(metrics["q"], start)
+            q = metrics["q"]
+            outside = (q < self._low - self._slack) | (q > self._high + self._slack)
+            yield "the mean Q", q, outside, UNBOUNDED_Q
         for name in self._errors:
             if name in metrics:
-                self._check_error(name, metrics[name], start)
-
-    def _at(self, step: int, member: int) -> str:
-        return f"at update {step + 1} of member {self._members[member]}"
-
-    def _check_error(self, name: str, error: Floats, start: int) -> None:
-        learned = start + np.arange(len(error)) >= FRESH
-        outside = (error > LARGEST_ERROR) & learned[:, None]
-        if outside.any():
-            step, member = np.argwhere(outside)[0]
-            raise Diverged(
-                f"{name} reached {error[step, member]:.4g} {self._at(start + step, member)}, a squared error "
-                "between actions of size one: the policy diverges; lower the learning rate, or use clip_norm "
-                "or composition_bound where the agent has them."
-            )
-
-    def _check_q(self, q: Floats, start: int) -> None:
-        outside = (q < self._low) | (q > self._high)
-        if outside.any():
-            step, member = np.argwhere(outside)[0]
-            bound = self._bounds[int(q[step, member] > self._high[member]), member]
-            raise Diverged(
-                f"the mean Q reached {q[step, member]:.4g} {self._at(start + step, member)}, while the "
-                f"rewards allow no value beyond {bound:.4g}: the critics diverge; lower the learning rate or "
-                "eta, or use critics with layer norm."
-            )
+                fresh = start + np.arange(len(metrics[name]))[:, None] < FRESH
+                yield name, metrics[name], (metrics[name] > LARGEST_ERROR) & ~fresh, LARGE_ERROR
 
 
 class Tracker(Protocol):
@@ -137,65 +129,51 @@ class JsonLines:
         self._file.close()
 
 
-def _scalars(row: Row) -> list[tuple[str, float]]:
-    """`kind/metric/member` with its value, for trackers that plot one curve per name."""
-    return [
-        (f"{row['kind']}/{name}/member{k}", value)
-        for name, values in row["metrics"].items()
-        for k, value in enumerate(values)
-        if value is not None
-    ]
+class Curves:
+    """A tracker that draws one curve per metric and member."""
+
+    def __init__(self, write: Callable[[dict[str, float], int], object], close: Callable[[], None]):
+        self._write, self.close = write, close
+
+    def log(self, row: Row) -> None:
+        """Write `kind/metric/member` with its value."""
+        scalars = {
+            f"{row['kind']}/{name}/member{k}": value
+            for name, values in row["metrics"].items()
+            for k, value in enumerate(values)
+            if value is not None
+        }
+        self._write(scalars, row["step"])
 
 
-class TensorBoard:
+def _tensorboard(module: Any, folder: Path, config: Row) -> Curves:
     """Event files in `tensorboard/` of the run folder."""
+    writer = module.SummaryWriter(str(folder / "tensorboard"))
 
-    def __init__(self, folder: Path, config: Row):
-        module = _import_tracker("tensorboard")
-        self._writer = module.SummaryWriter(str(folder / "tensorboard"))
+    def write(scalars: dict[str, float], step: int) -> None:
+        for name, value in scalars.items():
+            writer.add_scalar(name, value, step)
 
-    def log(self, row: Row) -> None:
-        """Write one scalar per metric and member."""
-        for name, value in _scalars(row):
-            self._writer.add_scalar(name, value, row["step"])
-
-    def close(self) -> None:
-        """Flush the event file."""
-        self._writer.close()
+    return Curves(write, writer.close)
 
 
-class WeightsAndBiases:
+def _wandb(module: Any, folder: Path, config: Row) -> Curves:
     """A W&B run, in the mode chosen in W&B's own settings."""
-
-    def __init__(self, folder: Path, config: Row):
-        module = _import_tracker("wandb")
-        self._run = module.init(project="bfq", dir=str(folder), config=config)
-
-    def log(self, row: Row) -> None:
-        """Send one scalar per metric and member."""
-        self._run.log(dict(_scalars(row)), step=row["step"])
-
-    def close(self) -> None:
-        """End the W&B run."""
-        self._run.finish()
+    run = module.init(project="bfq", dir=str(folder), config=config)
+    return Curves(lambda scalars, step: run.log(scalars, step=step), run.finish)
 
 
-MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-TRACKERS: dict[str, Callable[[Path, Row], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-}
+TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
 
 
 def _import_tracker(name: str) -> Any:
     if name not in TRACKERS:
         raise unknown("tracker", name, TRACKERS)
+    package, _ = TRACKERS[name]
     try:
-        return importlib.import_module(MODULES[name])
+        return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise BadInput(
-            f"{MODULES[name]} is not installed: pip install 'bfq-rl[{name}]'."
-        ) from error
+        raise BadInput(f"{package} is not installed: pip install 'bfq-rl[{name}]'.") from error
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -206,5 +184,5 @@ def check_trackers(names: Sequence[str]) -> None:
 
 def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
     """Open the trackers of these names."""
-    check_trackers(names)
-    return [TRACKERS[name](folder, config) for name in names]
+    modules = {name: _import_tracker(name) for name in names}
+    return [TRACKERS[name][1](module, folder, config) for name, module in modules.items()]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -134,18 +134,6 @@ def draw_ahead(
     return jax.vmap(over_members, in_axes=(0, None))(start + jnp.arange(length), keys)
 
 
-class Feed(Protocol):
-    """A source of transitions for the compiled program."""
-
-    spec: Spec
-
-    def take(self, start: int, length: int) -> Transitions:
-        """The transitions for the updates start, …, start + length − 1."""
-
-    def prepare(self, start: int, length: int) -> None:
-        """Start to read what `take` will return next."""
-
-
 class OnDevice:
     """All transitions on the device; each update draws its batch there."""
 
@@ -188,6 +176,9 @@ class Streamed:
         index = np.asarray(drawn)
         packed, _ = pack_columns(self._fetch(index.reshape(-1)))
         return packed.reshape(*index.shape, -1)
+
+
+Feed = OnDevice | Streamed
 
 
 def feed(population: Population, rows: int, row_bytes: int, fetch: Fetch) -> Feed:
