@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from bfq.agents import Spec, bfq
+from bfq.agents import bfq
+from bfq.agents.contract import Spec
 from bfq.agents.learning import Learner, descend
 from bfq.agents.registry import configure
 from bfq.cli.words import Parser, exit_code

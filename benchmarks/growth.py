@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bfq.agents import Spec
+from bfq.agents.contract import Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.measure import (
     Sizes,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Agent, Spec
+from bfq.agents.contract import Agent, Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
 from bfq.settings import compose

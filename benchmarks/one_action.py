@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, when NumPy is f
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from bfq.agents import Acting, Spec  # noqa: E402
+from bfq.agents.contract import Acting, Spec  # noqa: E402
 from bfq.agents.registry import (
     configure,  # noqa: E402
     get_agent,  # noqa: E402

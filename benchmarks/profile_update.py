@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bfq.agents import Spec
+from bfq.agents.contract import Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.measure import Sizes, compile_population, random_transitions, resize
 from bfq.bench.timing import timed

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 
 import bfq
 from bfq.agents import fields, learning
-from bfq.nets.mlp import MLP, Critics
+from bfq.nets import Critics
+from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Batch, Spec
+from bfq.agents.contract import Batch, Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.run import Member
 from bfq.training.population import create_population, initial_states, pack

@@ -22,7 +22,8 @@ from tests.agent_cases import (
     two_actions,
 )
 
-from bfq.agents import Acting, Spec, bfq, cac, dql, edp, ofql, rebrac, td3_bc
+from bfq.agents import bfq, cac, dql, edp, ofql, rebrac, td3_bc
+from bfq.agents.contract import Acting, Spec
 from bfq.agents.registry import get_agent
 from bfq.run import Member
 

@@ -17,18 +17,20 @@ import numpy as np
 import pytest
 from tests.agent_cases import leaves, member, same
 
-from bfq.agents import Acting, Batch, Spec, numeric_fields
 from bfq.agents import fields as fields_of
-from bfq.agents.fields import choices_of, field_types
+from bfq.agents.contract import Acting, Batch, Spec
+from bfq.agents.fields import choices_of, field_types, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
-from bfq.flow.diffusion import SAMPLERS, SCHEDULES
+from bfq.flow.diffusion import SCHEDULES
 from bfq.flow.few_steps import DISTRIBUTIONS
 from bfq.flow.maps import COMPOSITION_TIMES
+from bfq.flow.samplers import SAMPLERS
+from bfq.nets import Critics, Value
 from bfq.nets.kinds import NETWORKS
-from bfq.nets.mlp import ACTIVATIONS, Critics, Value
+from bfq.nets.mlp import ACTIVATIONS
 from bfq.run import Member, members_of, write_config
 from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint

@@ -17,7 +17,8 @@ from tools.behavior.robots import ROBOTS, ParallelRobots, episode_returns, get_r
 from tools.behavior.select import Pack, join, medium, replay
 from tools.behavior.train import Member, Settings, SnapshotLog, arguments, evaluate, recipe, train
 
-from bfq.agents import Batch, Spec, learning
+from bfq.agents import learning
+from bfq.agents.contract import Batch, Spec
 from bfq.errors import BadInput
 from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
 

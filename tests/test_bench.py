@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from bfq.agents import Acting, Spec
+from bfq.agents.contract import Acting, Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollout, time_update
 from bfq.bench.timing import device_limits, timed

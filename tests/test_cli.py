@@ -529,7 +529,8 @@ def test_the_keywords_of_python_are_the_options_of_the_command_line():
 
 
 AGENT = """
-from bfq.agents import bc, hyperparameters
+from bfq.agents.fields import hyperparameters
+from bfq.agents import bc
 
 @hyperparameters
 class Config(bc.Config):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose as close
 
-from bfq.flow import diffusion
+from bfq.flow import diffusion, samplers
 from bfq.flow.diffusion import (
-    SAMPLERS,
     SCHEDULES,
     Schedule,
     cosine_schedule,
@@ -16,6 +15,7 @@ from bfq.flow.diffusion import (
     linear_schedule,
     vp_schedule,
 )
+from bfq.flow.samplers import SAMPLERS
 from bfq.kernels import using
 from bfq_paper.checkerboard import energy_distance
 
@@ -73,8 +73,8 @@ def test_the_losses_vanish_at_the_truth_and_sum_or_average_over_dimensions():
 def test_posterior_steps_are_bayes_rule():
     """q(x_s | x_t, x_0) from the joint Gaussian of (x_s, x_t), by conditioning."""
     schedule = vp_schedule(5)
-    times = diffusion.sampling_indices(schedule, 5)
-    steps = diffusion.posterior_steps(times)
+    times = samplers.sampling_indices(schedule, 5)
+    steps = samplers.posterior_steps(times)
     alpha, sigma = np.asarray(times.alpha, float), np.asarray(times.sigma, float)
     for i in range(5):
         (at, as_), (st, ss) = alpha[i : i + 2], sigma[i : i + 2]
@@ -92,14 +92,14 @@ def test_posterior_steps_are_bayes_rule():
 
 def test_the_path_visits_the_references_indices():
     def visited(schedule, steps):
-        return np.asarray(diffusion.sampling_indices(schedule, steps).time).astype(int).tolist()
+        return np.asarray(samplers.sampling_indices(schedule, steps).time).astype(int).tolist()
 
     assert visited(cosine_schedule(5), 5) == [4, 3, 2, 1]  # and then 0, twice
     assert visited(cosine_schedule(50), 15) == np.linspace(0, 49, 16).astype(int)[:0:-1].tolist()
     assert visited(vp_schedule(5), 5) == [4, 3, 2, 1, 0]
     assert visited(vp_schedule(5), 1) == visited(cosine_schedule(5), 1) == [4]
-    assert float(diffusion.sampling_indices(vp_schedule(5), 5).sigma[-1]) == 0.0
-    close(diffusion.sampling_indices(cosine_schedule(5), 5).sigma[-1], cosine_schedule(5).sigma[0])
+    assert float(samplers.sampling_indices(vp_schedule(5), 5).sigma[-1]) == 0.0
+    close(samplers.sampling_indices(cosine_schedule(5), 5).sigma[-1], cosine_schedule(5).sigma[0])
 
 
 def test_ancestral_steps_are_cleandiffusers():
@@ -126,7 +126,7 @@ def test_ancestral_steps_are_cleandiffusers():
 )
 def test_dpm_solver_with_a_constant_prediction_stays_on_the_straight_line(schedule):
     c, start = jnp.array([0.3, -0.4]), jax.random.normal(KEY, (5, 2))
-    times = diffusion.sampling_indices(schedule, 5)
+    times = samplers.sampling_indices(schedule, 5)
     for last in (1, 2, 5):
         part = Schedule(
             times.alpha[: last + 1][::-1], times.sigma[: last + 1][::-1], ends_noisy=False

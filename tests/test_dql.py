@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from tests.agent_cases import KEY, setup
 
-from bfq.agents import Acting
+from bfq.agents.contract import Acting
 from bfq.agents.registry import get_agent
 from bfq.flow.diffusion import cosine_schedule, generate
 

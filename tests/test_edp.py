@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.agent_cases import setup
 
-from bfq.agents import Batch
 from bfq.agents import edp as module
+from bfq.agents.contract import Batch
 from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.diffusion import SCHEDULES

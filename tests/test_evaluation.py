@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.agents import Acting
+from bfq.agents.contract import Acting
 from bfq.data.transforms import fit_transforms
 from bfq.errors import BadInput
 from bfq.evaluation import film, rollout

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.agents import Acting, Spec
+from bfq.agents.contract import Acting, Spec
 from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.cli.main import main
 from bfq.data.transforms import Transforms

@@ -10,7 +10,8 @@ import pytest
 from tests import agent_cases as cases
 from tests.agent_cases import KEY, SPEC, flat, largest, scaled, shaken, transitions
 
-from bfq.agents import Acting, Batch, fawac, fbrac, fql, ifql, iql, learning
+from bfq.agents import fawac, fbrac, fql, ifql, iql, learning
+from bfq.agents.contract import Acting, Batch
 from bfq.flow.matching import random_matching_errors, sample
 
 FAMILY = [fql, ifql, fbrac, fawac]

@@ -18,8 +18,9 @@ from tests.agent_cases import (
     small,
 )
 
-from bfq.agents import Acting, Batch, dql, iql, learning
+from bfq.agents import dql, iql, learning
 from bfq.agents import idql as module
+from bfq.agents.contract import Acting, Batch
 from bfq.agents.registry import get_agent
 from bfq.flow.diffusion import denoise, vp_schedule
 

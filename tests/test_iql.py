@@ -10,7 +10,8 @@ import pytest
 from scipy import optimize, stats
 from tests.agent_cases import assert_close, assert_mixed, largest, setup
 
-from bfq.agents import Acting, Batch, Spec, iql
+from bfq.agents import iql
+from bfq.agents.contract import Acting, Batch, Spec
 from bfq.agents.learning import descend, learner
 from bfq.agents.registry import configure, get_agent
 

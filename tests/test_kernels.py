@@ -13,7 +13,8 @@ from bfq.agents import learning
 from bfq.kernels import Use, available, leaves, use, using
 from bfq.kernels.layers import suits
 from bfq.kernels.leaves import BLOCK, Rounded, rounded, without_copies
-from bfq.nets.mlp import MLP, Critics
+from bfq.nets import Critics
+from bfq.nets.mlp import MLP
 from bfq.nets.primitives import map_leaves
 from bfq.nets.residual import Block, NoiseResNet, ResidualBlock, ResidualVelocity
 from bfq.nets.velocity import EmbeddedVelocity, TimeEmbedding

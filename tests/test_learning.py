@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from bfq.agents import Acting
+from bfq.agents.contract import Acting
 from bfq.agents.learning import (
     aggregate,
     backup_values,
@@ -21,7 +21,7 @@ from bfq.agents.learning import (
     q_guidance,
     td_target,
 )
-from bfq.nets.mlp import Critics
+from bfq.nets import Critics
 
 
 def quadratic(params):

@@ -11,8 +11,9 @@ import pytest
 from numpy.testing import assert_allclose as close
 
 from bfq.kernels import using
+from bfq.nets import Critics
 from bfq.nets.kinds import NETWORKS, orthogonal
-from bfq.nets.mlp import MLP, Critics, LayerNorm, Linear, mish, torch_uniform, variance_scaling
+from bfq.nets.mlp import MLP, LayerNorm, Linear, mish, torch_uniform, variance_scaling
 from bfq.nets.policies import drop
 from bfq.nets.residual import KINDS, NoiseResNet, ResidualVelocity
 from bfq.nets.velocity import EmbeddedVelocity, FlowNet, TimeEmbedding, sines_first, sinusoidal

@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.agents.registry import agent_names, get_agent, load_agent
+from bfq.agents.registry import agent_names, get_agent, load_agent, registered
 from bfq.cli.main import main
 from bfq.errors import BadInput
 
 FILE = Path(__file__).parent.parent / "examples" / "my_agent.py"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def restored():
+    """Other tests list the agents of bfq alone."""
+    before = dict(registered)
+    yield
+    registered.clear()
+    registered.update(before)
 
 
 def printed(capsys, *words):

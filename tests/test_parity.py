@@ -46,7 +46,7 @@ def errors(data):
     import jax
     import jax.numpy as jnp
 
-    from bfq.agents import Batch, Spec
+    from bfq.agents.contract import Batch, Spec
     from bfq.agents.registry import configure, get_agent
 
     agent = get_agent(str(data["agent"]))

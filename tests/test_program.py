@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bfq.agents import Spec
+from bfq.agents.contract import Spec
 from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.kernels import using
 from bfq.run import members_of

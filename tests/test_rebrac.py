@@ -19,7 +19,8 @@ from tests.agent_cases import (
     transitions,
 )
 
-from bfq.agents import Batch, Spec, rebrac
+from bfq.agents import rebrac
+from bfq.agents.contract import Batch, Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput
 

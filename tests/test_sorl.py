@@ -9,7 +9,8 @@ import pytest
 from tests import agent_cases as cases
 from tests.agent_cases import KEY, SPEC, flat, shaken, transitions
 
-from bfq.agents import Acting, Batch, learning, sorl
+from bfq.agents import learning, sorl
+from bfq.agents.contract import Acting, Batch
 from bfq.agents.learning import Learner
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump

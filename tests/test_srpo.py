@@ -14,8 +14,8 @@ from tests.agent_cases import (
     same,
 )
 
-from bfq.agents import Acting, Batch
 from bfq.agents import srpo as module
+from bfq.agents.contract import Acting, Batch
 from bfq.agents.learning import Learner
 from bfq.agents.registry import configure, get_agent
 from bfq.errors import BadInput

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from tests.agent_cases import assert_mixed, same, scanned, setup
 
-from bfq.agents import Batch, Spec, td3_bc
+from bfq.agents import td3_bc
+from bfq.agents.contract import Batch, Spec
 from bfq.agents.registry import configure, get_agent
 
 AGENT = get_agent("td3_bc")

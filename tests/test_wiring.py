@@ -8,7 +8,7 @@ import pytest
 
 import bfq
 from bfq import experiment
-from bfq.agents import Batch
+from bfq.agents.contract import Batch
 from bfq.agents.registry import get_agent
 from bfq.settings import compose
 from bfq.training.population import draw_ahead

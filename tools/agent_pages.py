@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from bfq.agents import Agent
+from bfq.agents.contract import Agent
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstring, with_choices
 from bfq.files import make_folder, write_bytes

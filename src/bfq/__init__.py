@@ -22,11 +22,11 @@ _HOMES = {
     "load_policy": "bfq.deploy.policy",
     "BadInput": "bfq.errors",
     "versions": "bfq.run",
-    "Agent": "bfq.agents",
-    "Batch": "bfq.agents",
-    "Spec": "bfq.agents",
-    "Acting": "bfq.agents",
-    "hyperparameters": "bfq.agents",
+    "Agent": "bfq.agents.contract",
+    "Batch": "bfq.agents.contract",
+    "Spec": "bfq.agents.contract",
+    "Acting": "bfq.agents.contract",
+    "hyperparameters": "bfq.agents.fields",
     "register": "bfq.agents.registry",
 }
 # Packages with formulas, statistics and facts that others may build on.

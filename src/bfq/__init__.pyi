@@ -1,10 +1,10 @@
 """The types of the public names, for editors and type checkers; `__init__.py` imports them when used."""
 
-from bfq.agents import Acting as Acting
-from bfq.agents import Agent as Agent
-from bfq.agents import Batch as Batch
-from bfq.agents import Spec as Spec
-from bfq.agents import hyperparameters as hyperparameters
+from bfq.agents.contract import Acting as Acting
+from bfq.agents.contract import Agent as Agent
+from bfq.agents.contract import Batch as Batch
+from bfq.agents.contract import Spec as Spec
+from bfq.agents.fields import hyperparameters as hyperparameters
 from bfq.agents.registry import register as register
 from bfq.api import Result as Result
 from bfq.api import evaluate as evaluate

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bfq.agents import Agent
+from bfq.agents.contract import Agent
 from bfq.agents.registry import check_acting, load_agent
 from bfq.data.dataset import Dataset
 from bfq.data.store import save_dataset

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bfq.agents import Spec
+from bfq.agents.contract import Spec
 from bfq.agents.registry import configure, get_agent
 from bfq.data.dataset import Dataset, release_pages
 from bfq.data.store import exists

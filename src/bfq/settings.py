@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bfq.agents import Acting, Agent, Spec, numeric_fields
+from bfq.agents.contract import Acting, Agent, Spec
+from bfq.agents.fields import numeric_fields
 from bfq.agents.registry import (
     agent_names,
     check_acting,

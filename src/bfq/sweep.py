@@ -11,7 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bfq.agents import Agent, numeric_fields
+from bfq.agents.contract import Agent
+from bfq.agents.fields import numeric_fields
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, say
 from bfq.experiment import complete, start

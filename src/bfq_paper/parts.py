@@ -17,7 +17,8 @@ import msgspec
 
 import bfq
 from bfq import BadInput
-from bfq.agents import Acting, Spec, numeric_fields
+from bfq.agents.contract import Acting, Spec
+from bfq.agents.fields import numeric_fields
 from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import ACTION_BATCH, Sizes, random_transitions, time_acting, time_update
 from bfq.tasks.catalog import TASKS

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.agents import Batch, Metrics, Spec, learning
+from bfq.agents import learning
+from bfq.agents.contract import Batch, Metrics, Spec
 from bfq.agents.learning import Learner, descend, polyak
 from bfq.nets.mlp import MLP
 from tools.behavior.robots import Arrays, Floats

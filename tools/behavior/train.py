@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import jax
 import numpy as np
 
-from bfq.agents import Metrics, Spec
+from bfq.agents.contract import Metrics, Spec
 from bfq.tasks.weights import Floats, GaussianPolicy, save_weights
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, Arrays, ParallelRobots, episode_returns, get_robot

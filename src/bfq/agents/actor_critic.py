@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec, learning
+from bfq.agents import learning
+from bfq.agents.contract import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Number, Step, due, learning_rate
-from bfq.nets.mlp import Critics
+from bfq.nets import Critics
 
 Sample = Callable[[Any, Array, Key], Array]  # (policy, s, key) -> a in [−1, 1]
 CriticLoss = Callable[[Any, Any, Batch, Key, Any], tuple[Array, Metrics]]  # (φ, state, …)

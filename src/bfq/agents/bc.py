@@ -17,18 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Metrics,
-    Observations,
-    Spec,
-    fields,
-    learning,
-)
+from bfq.agents import fields, learning
+from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import matching_loss
 from bfq.flow.matching import euler

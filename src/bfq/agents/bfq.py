@@ -25,7 +25,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import actor_critic, fields, learning
+from bfq.agents.actor_critic import State
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -35,28 +37,9 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    actor_critic,
-    fields,
-    learning,
 )
-from bfq.agents.actor_critic import State
-from bfq.flow.maps import (
-    COMPOSITION_TIMES,
-    Query,
-    Question,
-    Velocity,
-    boundary_times,
-    conditional_velocity,
-    flow_map,
-    full_span,
-    noisy_action,
-    one_step,
-    share_times,
-    together,
-    with_full_spans,
-)
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.flow import maps
+from bfq.nets import ActionNetwork, Critics, constructor
 
 Times = Float[Array, " b"]
 SHORTEST = 0.01  # spans below it count as this long where squares are divided by a span
@@ -136,7 +119,7 @@ def sample(
 ) -> Actions:
     """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(s), policy.action_dim))
-    return jnp.clip(one_step(policy, noise, s, config.preconditioned), -1.0, 1.0)
+    return jnp.clip(maps.one_step(policy, noise, s, config.preconditioned), -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
@@ -149,17 +132,17 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
 
 def boundary_loss(
     action: Actions, noise: Actions, r: Times, t: Times, s: Observations, config: Config
-) -> Question:
+) -> maps.Question:
     """L_bnd = E ‖v_θ(a_t, r, t; s) − (ε − a)‖², with r within Δ_max of t."""
-    target = conditional_velocity(action, noise)
+    target = maps.conditional_velocity(action, noise)
     target = target if config.preconditioned else (t - r)[:, None] * target
-    query = Query(noisy_action(action, noise, t), r, t, s)
-    return Question(query, lambda v: jnp.square(v - target).mean())
+    query = maps.Query(maps.noisy_action(action, noise, t), r, t, s)
+    return maps.Question(query, lambda v: jnp.square(v - target).mean())
 
 
 def composition_loss(
     a_t: Actions, target: Actions, r: Times, t: Times, s: Observations, config: Config
-) -> Question:
+) -> maps.Question:
     """L_comp = E ‖π_θ(a_t, r, t; s) − sg π_θ(π_θ(a_t, m, t; s), r, m; s)‖², as displacements from a_t."""
 
     def loss(v: Actions) -> Float[Array, ""]:
@@ -168,12 +151,12 @@ def composition_loss(
         squares, c = jnp.square(error) / scale[:, None], config.composition_huber
         return (jnp.sqrt(squares.mean(-1) + c**2) - c).mean() if c else squares.mean()
 
-    return Question(Query(a_t, r, t, s), loss)
+    return maps.Question(maps.Query(a_t, r, t, s), loss)
 
 
 def composed_displacement(
-    late: Velocity,
-    early: Velocity,
+    late: maps.Velocity,
+    early: maps.Velocity,
     a_t: Actions,
     times: tuple[Times, Times, Times],
     s: Observations,
@@ -185,13 +168,13 @@ def composed_displacement(
     """
     (r, m, t), bound = times, config.composition_bound
     limit = partial(jnp.clip, min=-bound, max=bound) if bound else lambda a: a
-    a_m = limit(flow_map(late, a_t, m, t, s, config.preconditioned))
-    a_r = limit(flow_map(early, a_m, r, m, s, config.preconditioned))
+    a_m = limit(maps.flow_map(late, a_t, m, t, s, config.preconditioned))
+    a_r = limit(maps.flow_map(early, a_m, r, m, s, config.preconditioned))
     return jax.lax.stop_gradient(a_t - a_r)
 
 
 def bootstrap_loss(
-    policy: Any, action: Actions, s: Observations, key: Key, config: Config, *others: Question
+    policy: Any, action: Actions, s: Observations, key: Key, config: Config, *others: maps.Question
 ) -> tuple[Float[Array, ""], Metrics, list[Any]]:
     """L_BC = λ L_bnd + (1 − λ) w L_comp, its two parts, and the results of `others`, from one network call.
 
@@ -207,14 +190,14 @@ def bootstrap_loss(
     split = config.mixing == "split"
     one, two = (slice(half), slice(half, None)) if split else (slice(None), slice(None))
 
-    near = boundary_times(boundary_key, len(action[one]), config.max_offset)
-    draw = COMPOSITION_TIMES[config.time_rule]
+    near = maps.boundary_times(boundary_key, len(action[one]), config.max_offset)
+    draw = maps.COMPOSITION_TIMES[config.time_rule]
     spans = draw(composition_key, len(action[two]), config.max_offset)
-    r, m, t = spans = with_full_spans(span_key, spans, config.full_span_share)
-    late, early, velocity = share_times(policy, near, spans, [each.query for each in others])
-    a_t = noisy_action(action[two], noise[two], t)
+    r, m, t = spans = maps.with_full_spans(span_key, spans, config.full_span_share)
+    late, early, velocity = maps.share_times(policy, near, spans, [each.query for each in others])
+    a_t = maps.noisy_action(action[two], noise[two], t)
     target = composed_displacement(late, early, a_t, spans, s[two], config)
-    boundary, composition, *rest = together(
+    boundary, composition, *rest = maps.together(
         velocity,
         boundary_loss(action[one], noise[one], *near, s[one], config),
         composition_loss(a_t, target, r, t, s[two], config),
@@ -229,7 +212,7 @@ def bootstrap_loss(
 
 def guidance(
     critics: Critics, noise: Actions, s: Observations, key: Key, config: Config
-) -> Question:
+) -> maps.Question:
     """E Q_φ(s, a^π) / sg E|Q_φ(s, a^π)|, Q_φ(s, a^π), and E relu(|a^π| − 1) before clipping."""
 
     def result(displacement: Actions) -> tuple[Array, Array, Array]:
@@ -238,7 +221,7 @@ def guidance(
         value, q = learning.q_guidance(critics, s, actions, key, config.guidance)
         return value, q, jnp.maximum(jnp.abs(proposed) - 1.0, 0.0).mean()
 
-    return Question(full_span(noise, s), result)
+    return maps.Question(maps.full_span(noise, s), result)
 
 
 def policy_loss(policy: Any, critics: Critics, batch: Batch, key: Key, config: Config) -> Loss:

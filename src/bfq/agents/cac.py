@@ -28,7 +28,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import actor_critic, fields, learning
+from bfq.agents.actor_critic import State
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -38,13 +40,8 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    actor_critic,
-    fields,
-    learning,
 )
-from bfq.agents.actor_critic import State
 from bfq.agents.learning import Step
-from bfq.errors import BadInput
 from bfq.flow.few_steps import (
     Consistency,
     consistency_function,
@@ -54,8 +51,7 @@ from bfq.flow.few_steps import (
     neighboring_times,
     sampling_times,
 )
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
@@ -105,7 +101,9 @@ class Config:
     def check(self) -> None:
         """Refuse a spread over a batch of one."""
         if self.q_norm and self.batch_size < 2:
-            raise BadInput("q_norm divides by a standard deviation: batch_size must be at least 2.")
+            raise ValueError(
+                "q_norm divides by a standard deviation: batch_size must be at least 2."
+            )
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:

@@ -31,7 +31,9 @@ from typing import Any, Literal, get_args
 
 import jax
 
-from bfq.agents import (
+from bfq.agents import actor_critic, fields, learning
+from bfq.agents.actor_critic import State
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -41,15 +43,9 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    actor_critic,
-    fields,
-    learning,
 )
-from bfq.agents.actor_critic import State
-from bfq.errors import BadInput
 from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 AS_TRAINED = Acting()
 
@@ -112,9 +108,11 @@ def check_times(name: str, times: int, noise_schedule: str) -> None:
     The cosine starts next to the action, so from one time no step would lead there.
     """
     if noise_schedule == "cosine" and times < 2:
-        raise BadInput(f"{name} must be at least 2 with the cosine schedule.")
+        raise ValueError(f"{name} must be at least 2 with the cosine schedule.")
     if noise_schedule == "linear" and times <= 20:
-        raise BadInput(f"the linear noise schedule needs more than 20 {name}: its β ends at 20/T.")
+        raise ValueError(
+            f"the linear noise schedule needs more than 20 {name}: its β ends at 20/T."
+        )
 
 
 def sampling_recipe(

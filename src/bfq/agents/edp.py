@@ -34,11 +34,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from bfq.agents import Acting, Agent, Batch, Key, Loss, Metrics, actor_critic, dql, fields, learning
+from bfq.agents import actor_critic, dql, fields, learning
 from bfq.agents.actor_critic import State
+from bfq.agents.contract import Acting, Agent, Batch, Key, Loss, Metrics
 from bfq.flow.diffusion import Recipe, action_predictor, draw_noisy, squared_error
-from bfq.nets import ActionNetwork
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters

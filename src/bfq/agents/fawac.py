@@ -25,7 +25,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import fields, fql, iql
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -35,14 +36,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    fql,
-    iql,
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics, Value
+from bfq.nets import ActionNetwork, Critics, Value, constructor
 
 
 @fields.hyperparameters

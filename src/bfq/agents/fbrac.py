@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import jax
 
-from bfq.agents import (
+from bfq.agents import fields, fql
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -34,13 +35,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    fql,
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters

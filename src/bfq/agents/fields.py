@@ -15,8 +15,6 @@ from typing import (
 import jax
 from msgspec import Meta
 
-from bfq.errors import BadInput
-
 LARGEST_COUNT = 2**31 - 1  # counts are 32-bit integers on the device
 
 # A population can vary a number, unless its type is fixed.
@@ -83,4 +81,4 @@ def _varies(kind: Any) -> bool:
 def check_even_width(config: Any) -> None:
     """Refuse a residual architecture of odd width: its code of time is pairs of sines and cosines."""
     if config.architecture == "residual" and config.width % 2:
-        raise BadInput("the residual architecture needs an even width, for sines and cosines.")
+        raise ValueError("the residual architecture needs an even width, for sines and cosines.")

@@ -29,7 +29,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import fields, learning
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -39,14 +40,11 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    learning,
 )
 from bfq.agents.learning import Learner, Step
 from bfq.flow.matching import push, random_matching_errors
 from bfq.flow.matching import sample as sample_flow
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters

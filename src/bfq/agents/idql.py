@@ -24,29 +24,17 @@ the critics; the mean over both critics' losses, which does not change Adam's st
 update, on an empty batch, which moves θ by Adam's momentum only and θ′ and the cosine once more.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Metrics,
-    Observations,
-    Spec,
-    dql,
-    fields,
-    iql,
-    learning,
-)
+from bfq.agents import dql, fields, iql, learning
+from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.flow.diffusion import SAMPLERS, Recipe, noise_loss
-from bfq.nets.mlp import Critics, Value
+from bfq.flow.diffusion import Recipe, noise_loss
+from bfq.nets import Critics, Value
 from bfq.nets.residual import NoiseResNet
 
 
@@ -202,7 +190,7 @@ AGENT = Agent(
     init,
     update,
     act,
-    samplers=tuple(SAMPLERS),
+    samplers=get_args(fields.Sampler),
     reference="Hansen-Estruch, Kostrikov, Janner, Kuba and Levine, IDQL: Implicit Q-Learning as an "
     "Actor-Critic Method with Diffusion Policies, 2023",
     defaults="CleanDiffuser's for D4RL locomotion",

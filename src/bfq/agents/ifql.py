@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import jax
 
-from bfq.agents import (
+from bfq.agents import fields, fql, iql
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -27,14 +28,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    fql,
-    iql,
 )
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics, Value
+from bfq.nets import ActionNetwork, Critics, Value, constructor
 
 
 @fields.hyperparameters

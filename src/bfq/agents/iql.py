@@ -25,7 +25,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import fields, learning
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -35,13 +36,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    learning,
     online_network,
 )
 from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets import constructor
-from bfq.nets.mlp import Critics, Value
+from bfq.nets import Critics, Value, constructor
 from bfq.nets.policies import Gaussian
 
 LARGEST_WEIGHT = 100.0

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.agents import Acting
-from bfq.nets.mlp import Critics
+from bfq.agents.contract import Acting
+from bfq.nets import Critics
 from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")

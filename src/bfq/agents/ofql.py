@@ -31,7 +31,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from bfq.agents import (
+from bfq.agents import actor_critic, fields, learning
+from bfq.agents.actor_critic import State
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -41,15 +43,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    actor_critic,
-    fields,
-    learning,
 )
-from bfq.agents.actor_critic import State
 from bfq.flow.few_steps import meanflow_loss
 from bfq.flow.maps import one_step
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters

@@ -24,22 +24,12 @@ that the time-out drops has an action. 1e-6 is added to E|Q|; the data's actions
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    fields,
-    learning,
-    online_network,
-    td3_bc,
-)
+from bfq.agents import fields, learning, td3_bc
+from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Metrics, online_network
 from bfq.agents.learning import Learner, descend, learning_rate, polyak
 from bfq.agents.td3_bc import State
 from bfq.errors import BadInput
-from bfq.nets.mlp import Critics
+from bfq.nets import Critics
 from bfq.nets.policies import Deterministic
 
 

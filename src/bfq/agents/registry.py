@@ -17,12 +17,13 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from bfq.agents import Acting, Agent, field_types
+from bfq.agents.contract import Acting, Agent
+from bfq.agents.fields import field_types
 from bfq.errors import BadInput, unknown
 from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
-_registered: dict[str, Agent] = {}
+registered: dict[str, Agent] = {}  # agents of this process, besides those of bfq
 _files: dict[str, Path] = {}  # files of registered agents
 
 
@@ -31,7 +32,7 @@ def register(agent: Agent | Callable[[], Agent]) -> Agent:
     new = agent if isinstance(agent, Agent) else agent()
     if new.name in _modules() and _built_in(new.name) is not None:
         raise BadInput(f"{new.name} is an agent of bfq: choose another name.")
-    _registered[new.name] = new
+    registered[new.name] = new
     return new
 
 
@@ -55,11 +56,11 @@ def load_agent(chosen: str | Agent) -> Agent:
 def agent_names() -> list[str]:
     """The names of all agents that `get_agent` finds."""
     own = [name for name in _modules() if _built_in(name) is not None]
-    return sorted({*own, *_registered, *(point.name for point in entry_points(group=GROUP))})
+    return sorted({*own, *registered, *(point.name for point in entry_points(group=GROUP))})
 
 
 def _find(name: str) -> Agent | None:
-    return _registered.get(name) or (_built_in(name) if name in _modules() else None)
+    return registered.get(name) or (_built_in(name) if name in _modules() else None)
 
 
 def _modules() -> list[str]:
@@ -93,7 +94,7 @@ def _execute(file: Path) -> Agent:
     """Import a Python file and register the agent that it defines."""
     if not file.is_file():
         raise BadInput(f"there is no file {file}.")
-    module_name, before = f"bfq_agent_{file.stem}", dict(_registered)
+    module_name, before = f"bfq_agent_{file.stem}", dict(registered)
     loader = SourceFileLoader(module_name, str(file))
     module = types.ModuleType(module_name)
     module.__file__ = str(file)
@@ -110,7 +111,7 @@ def _execute(file: Path) -> Agent:
         )
         kind = type(error).__name__
         raise BadInput(f"{file} cannot be imported, line {line}: {kind}: {error}.") from error
-    new = [agent for name, agent in _registered.items() if before.get(name) is not agent]
+    new = [agent for name, agent in registered.items() if before.get(name) is not agent]
     found = [module.AGENT] if isinstance(getattr(module, "AGENT", None), Agent) else new
     if len(found) != 1:
         raise BadInput(
@@ -147,9 +148,11 @@ def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
 
 
 def check_config(config: Any) -> None:
-    """Check the rules between fields, if the agent has such rules."""
-    if hasattr(config, "check"):
-        config.check()
+    """Check the rules between fields, if the agent has such rules; its `check` raises a ValueError."""
+    try:
+        getattr(config, "check", bool)()
+    except ValueError as error:
+        raise BadInput(str(error)) from error
 
 
 def typed(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:

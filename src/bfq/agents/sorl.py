@@ -36,7 +36,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from bfq.agents import (
+from bfq.agents import fields, fql, learning
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -46,15 +47,11 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    fql,
-    learning,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump, levels, shortcut_losses
-from bfq.nets import ActionNetwork, constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters

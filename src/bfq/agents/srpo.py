@@ -30,7 +30,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import fields, iql, learning
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -40,15 +41,13 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    iql,
-    learning,
     online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.diffusion import vp_sde
-from bfq.nets.mlp import MLP, Critics, Value
+from bfq.nets import Critics, Value
+from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic
 from bfq.nets.residual import NoiseResNet
 

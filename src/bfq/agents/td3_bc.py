@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import (
+from bfq.agents import fields, learning
+from bfq.agents.contract import (
     Acting,
     Actions,
     Agent,
@@ -32,13 +33,10 @@ from bfq.agents import (
     Metrics,
     Observations,
     Spec,
-    fields,
-    learning,
     online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.nets import constructor
-from bfq.nets.mlp import Critics
+from bfq.nets import Critics, constructor
 from bfq.nets.policies import Deterministic
 
 

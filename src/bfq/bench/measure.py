@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bfq.agents import Acting, Agent, Spec
+from bfq.agents.contract import Acting, Agent, Spec
 from bfq.agents.registry import configure
 from bfq.bench.timing import device_limits, minimum_cost, timed
 from bfq.data.transforms import Transforms

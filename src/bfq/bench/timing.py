@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from bfq.agents import Agent, Batch, Spec
+from bfq.agents.contract import Agent, Batch, Spec
 from bfq.kernels import using
 
 _finish: Any = jax.block_until_ready

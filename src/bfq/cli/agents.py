@@ -20,7 +20,7 @@ from bfq.cli.words import show_json, show_table
 from bfq.errors import BadInput
 
 if TYPE_CHECKING:
-    from bfq.agents import Agent
+    from bfq.agents.contract import Agent
 
 # A comment may begin with the paper's symbol: "γ", "η, the strength of …", "ρ for φ′", "T, the times of …".
 SYMBOL = re.compile(r"([A-ZΑ-Ωα-ω][₀-₉′]?(?:_\w+)?)(?=$|[,;:.]| for )")
@@ -99,7 +99,7 @@ def _show_values(found: dict[str, Any]) -> None:
 
 def values_on(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     """Every value of an agent on a task, by section, with its source."""
-    from bfq.agents import numeric_fields
+    from bfq.agents.fields import numeric_fields
     from bfq.agents.registry import get_agent
     from bfq.presets import SECTIONS, preset
     from bfq.settings import compose

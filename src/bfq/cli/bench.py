@@ -311,7 +311,7 @@ def _plot_to(figure: Path) -> Callable[[list[Row]], None]:
 
 
 def _update_rows(args: argparse.Namespace, methods: list[Method]) -> Iterator[Row]:
-    from bfq.agents import Spec
+    from bfq.agents.contract import Spec
     from bfq.bench.measure import Sizes, random_transitions, time_update
 
     spec = Spec(args.observations, args.actions)
@@ -324,7 +324,7 @@ def _update_rows(args: argparse.Namespace, methods: list[Method]) -> Iterator[Ro
 
 
 def _action_rows(args: argparse.Namespace, methods: list[Method]) -> Iterator[Row]:
-    from bfq.agents import Acting, Spec
+    from bfq.agents.contract import Acting, Spec
     from bfq.agents.registry import check_acting
     from bfq.bench.measure import ACTION_BATCH, time_acting
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents import Agent
+from bfq.agents.contract import Agent
 from bfq.agents.registry import agent_names, get_agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents import Acting, Agent
+from bfq.agents.contract import Acting, Agent
 from bfq.agents.registry import check_acting
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput

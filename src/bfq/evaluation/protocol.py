@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, get_type_hints
 
-from bfq.agents import Acting
+from bfq.agents.contract import Acting
 from bfq.errors import unknown
 from bfq.options import ProtocolValues
 from bfq.records import check_value

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents import Acting
+from bfq.agents.contract import Acting
 from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments, make_environments

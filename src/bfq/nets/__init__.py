@@ -1,10 +1,18 @@
-"""Networks: Equinox modules whose leaves are all arrays, so that they can be stacked and vmapped."""
+"""Networks: Equinox modules whose leaves are all arrays, so that they can be stacked and vmapped.
+
+Critics and values are here; `constructor` finds every other network by name.
+"""
 
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from jaxtyping import Array
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bfq.nets.primitives import use_kernels
 
 
 class ActionNetwork(Protocol):
@@ -27,3 +35,48 @@ def constructor(role: str, kind: str) -> Callable[..., Any]:
     """
     make: Callable[..., Any] = import_module("bfq.nets.kinds").NETWORKS[role][kind]
     return make
+
+
+class Critics(eqx.Module):
+    """Q_i(s, a): `count` critics with stacked parameters, evaluated in one batched product."""
+
+    stacked: Any  # one network, every leaf of which has the critics along its first axis
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        kind: str,
+        width: int,
+        depth: int,
+        count: int = 2,
+    ):
+        make, fan_in = constructor("critic", kind), observation_dim + action_dim
+        keys = jax.random.split(key, count)
+        self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
+
+    def __call__(
+        self, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
+    ) -> Float[Array, "q *b"]:
+        """Q_i(s, a), the critics along the first axis."""
+        inputs, axis = jnp.concatenate([observations, actions], axis=-1), None
+        if use_kernels():  # as one product with all weights, the rows would be transposed
+            count, axis = len(self.stacked.output.bias), 0
+            inputs = jnp.broadcast_to(inputs, (count, *inputs.shape))
+        each: Callable[..., Array] = jax.vmap(lambda net, x: net(x), in_axes=(0, axis))
+        values = each(self.stacked, inputs)
+        return values[..., 0]
+
+
+class Value(eqx.Module):
+    """V(s), a network of the same kinds as a critic."""
+
+    net: Any
+
+    def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
+        self.net = constructor("critic", kind)(key, observation_dim, width, depth)
+
+    def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
+        """One number per state."""
+        return self.net(observations)[..., 0]

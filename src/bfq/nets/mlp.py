@@ -1,4 +1,4 @@
-"""Layers, activations and multi-layer perceptrons, with the critics and values made of them.
+"""Layers, activations and multi-layer perceptrons.
 
 Layers act on the last axis and accept any leading axes, so a batch needs no vmap.
 """
@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets import constructor
-from bfq.nets.primitives import replaceable, use_kernels
+from bfq.nets.primitives import replaceable
 
 Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
@@ -184,48 +183,3 @@ def apply_layers(
     for linear, finish, norm in zip(hidden, finishes, norms, strict=True):
         x = finish(linear(x), *norm)
     return output(x)
-
-
-class Critics(eqx.Module):
-    """Q_i(s, a): `count` critics with stacked parameters, evaluated in one batched product."""
-
-    stacked: MLP
-
-    def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        kind: str,
-        width: int,
-        depth: int,
-        count: int = 2,
-    ):
-        make, fan_in = constructor("critic", kind), observation_dim + action_dim
-        keys = jax.random.split(key, count)
-        self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
-
-    def __call__(
-        self, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
-    ) -> Float[Array, "q *b"]:
-        """Q_i(s, a), the critics along the first axis."""
-        inputs, axis = jnp.concatenate([observations, actions], axis=-1), None
-        if use_kernels():  # as one product with all weights, the rows would be transposed
-            count, axis = len(self.stacked.output.bias), 0
-            inputs = jnp.broadcast_to(inputs, (count, *inputs.shape))
-        each: Callable[..., Array] = jax.vmap(lambda net, x: net(x), in_axes=(0, axis))
-        values = each(self.stacked, inputs)
-        return values[..., 0]
-
-
-class Value(eqx.Module):
-    """V(s), an MLP of the same kinds as a critic."""
-
-    net: MLP
-
-    def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
-        self.net = constructor("critic", kind)(key, observation_dim, width, depth)
-
-    def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
-        """One number per state."""
-        return self.net(observations)[..., 0]

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float, Int, Key
 
-from bfq.agents import Agent, Batch, Spec, numeric_fields
+from bfq.agents.contract import Agent, Batch, Spec
+from bfq.agents.fields import numeric_fields
 from bfq.errors import BadInput
 from bfq.run import Member
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array, Float, Int
 
-from bfq.agents import Agent
+from bfq.agents.contract import Agent
 from bfq.kernels import use, using
 from bfq.kernels.leaves import with_copies, without_copies
 from bfq.training.compilation import compiler_options
