@@ -14,6 +14,7 @@ from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollo
 from bfq.bench.timing import device_limits, timed
 from bfq.cli.bench import BENCHMARKS, measure, measurement_table
 from bfq.cli.main import main
+from bfq.evaluation.rollout import EpisodeResults
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
 SMALL = [
@@ -73,28 +74,21 @@ def test_acting_counts_batches_per_second_and_times_a_slow_policy_less():
     assert slow["calls"] == 1
 
 
-def test_the_time_of_a_rollout_is_split_and_idle_simulators_are_not_counted():
-    lengths = np.array([[4, 2], [1, 4]])
-
+def test_the_time_of_a_rollout_is_split():
     def rollout(act):
         time.sleep(0.04)
-        seen = np.zeros((2, 2, 3))
         for step in range(4):
-            act(seen, step)
+            act(None, step)
             time.sleep(0.01)
-            seen = seen + (step < lengths)[..., None]
+        return EpisodeResults(np.zeros(1), np.zeros(1), steps=11)
 
-    def slow(observations, step):
-        time.sleep(0.02)
-
-    whole, cut = time_rollout(rollout, slow), time_rollout(rollout, slow, limit=2)
-    assert whole.steps == 4 + 2 + 1 + 4
-    assert whole.opening >= 0.04
-    assert whole.policy >= 4 * 0.02
-    assert whole.stepping >= 4 * 0.01
-    assert whole.opening + whole.policy + whole.stepping == pytest.approx(whole.seconds)
-    assert cut.steps == 4 + 3
-    assert cut.policy < whole.policy
+    timing = time_rollout(rollout, lambda observations, step: time.sleep(0.02))
+    assert timing.steps == 11
+    assert timing.opening >= 0.04
+    assert timing.policy >= 4 * 0.02
+    assert timing.stepping >= 4 * 0.01
+    total = timing.opening + timing.policy + timing.stepping
+    assert total == pytest.approx(timing.seconds)
 
 
 def test_one_row_per_agent_and_size(capsys, tmp_path):

@@ -52,7 +52,9 @@ def test_rollout_sums_untransformed_rewards_and_episodes_start_alike():
             starts.append(observations.copy())
         return np.zeros((2, 3, 1), np.float32)
 
-    returns, success = rollout.rollout(act, PENDULUM, protocol, members=2)
+    returns, success, steps = rollout.rollout(act, PENDULUM, protocol, members=2)
+    assert steps == 2 * 3 * 5
+    assert rollout.rollout(act, PENDULUM, protocol, members=2, limit=2).steps == 2 * 3 * 2
     assert np.isnan(success).all()  # Pendulum has no success
     np.testing.assert_array_equal(starts[0][0], starts[0][1])
     np.testing.assert_array_equal(returns[0], returns[1])
@@ -61,6 +63,35 @@ def test_rollout_sums_untransformed_rewards_and_episodes_start_alike():
     single.reset(seed=8)
     expected = sum(np.float32(single.step(np.zeros(1, np.float32))[1]) for _ in range(5))
     np.testing.assert_allclose(returns[0, 1], expected, rtol=1e-6)
+
+
+def test_only_simulators_in_an_episode_are_counted(monkeypatch):
+    class Countdown:
+        def __init__(self, simulator, seeds, episode_steps):
+            self._left = np.array([4, 2, 1, 4])
+            self.success = np.zeros(4)
+
+        running = property(lambda self: self._left > 0)
+
+        def reset(self):
+            return np.zeros((4, 3), np.float32)
+
+        def step(self, actions):
+            self._left = self._left - 1
+            return self.reset(), np.zeros(4), None, None
+
+        def close(self):
+            pass
+
+    def act(observations, time):
+        return np.zeros((2, 2, 1), np.float32)
+
+    monkeypatch.setattr(rollout, "make_environments", Countdown)
+    counts = [
+        rollout.rollout(act, PENDULUM, Protocol(episodes=2), members=2, limit=limit).steps
+        for limit in (None, 2)
+    ]
+    assert counts == [4 + 2 + 1 + 4, 4 + 3]
 
 
 def test_scores_are_normalized_only_with_a_reference():

@@ -18,7 +18,7 @@ from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments
 from bfq.envs.worker_pool import cores
 from bfq.evaluation.protocol import Protocol
-from bfq.evaluation.rollout import EnvironmentSpec, population_act, rollout
+from bfq.evaluation.rollout import EnvironmentSpec, EpisodeResults, population_act, rollout
 from bfq.run import RewardTransform, members_of
 from bfq.training.population import Population, Transitions, create_population, initial_states, pack
 from bfq.training.program import Program
@@ -242,51 +242,22 @@ class RolloutTiming(NamedTuple):
         return self.seconds - self.opening - self.policy
 
 
-class _CallLimit(Exception):
-    """The policy has been called as often as requested."""
+def time_rollout(
+    rollout: Callable[[Any], EpisodeResults], act: Callable[[Any, int], Any]
+) -> RolloutTiming:
+    """Time a rollout of a policy, and each call of the policy in it."""
+    calls: list[tuple[float, float]] = []
 
-
-class _TimedPolicy:
-    """A policy that records when it is called and how many simulators moved since the last call.
-
-    A simulator whose episode is over does not move. The last step cannot be observed from here; it is
-    assumed to move as many simulators as the one before.
-    """
-
-    def __init__(self, act: Callable[[Any, int], Any], limit: int | None):
-        self._act, self._limit = act, limit
-        self._seen: Any = None
-        self.first_call: float | None = None
-        self.seconds, self.calls, self.steps, self.moving = 0.0, 0, 0, 0
-
-    def __call__(self, observations: Any, time_step: int) -> Any:
-        if self.first_call is None:
-            self.first_call, self.moving = time.perf_counter(), observations[..., 0].size
-        else:
-            self.moving = int((observations != self._seen).any(-1).sum())
-            self.steps += self.moving
-        if self.calls == self._limit:
-            raise _CallLimit
-        self._seen, self.calls = observations, self.calls + 1
+    def timed_act(observations: Any, time_step: int) -> Any:
         start = time.perf_counter()
-        actions = self._act(observations, time_step)
-        self.seconds += time.perf_counter() - start
+        actions = act(observations, time_step)
+        calls.append((start, time.perf_counter()))
         return actions
 
-
-def time_rollout(
-    rollout: Callable[[Any], Any], act: Callable[[Any, int], Any], limit: int | None = None
-) -> RolloutTiming:
-    """Time a rollout of a policy, to its end or for at most `limit` calls of the policy."""
-    policy, start = _TimedPolicy(act, limit), time.perf_counter()
-    try:
-        rollout(policy)
-        policy.steps += policy.moving
-    except _CallLimit:
-        pass
-    end = time.perf_counter()
-    opening = (policy.first_call if policy.first_call is not None else end) - start
-    return RolloutTiming(end - start, opening, policy.seconds, policy.steps)
+    start = time.perf_counter()
+    steps = rollout(timed_act).steps
+    policy = sum(end - begin for begin, end in calls)
+    return RolloutTiming(time.perf_counter() - start, calls[0][0] - start, policy, steps)
 
 
 def time_evaluation(
@@ -308,11 +279,11 @@ def time_evaluation(
     act = population_act(population, initial_states(population, spec), transforms, protocol)
     members, config = len(population.members), population.configs
 
-    def evaluate(policy: Any) -> Any:
-        return rollout(policy, environment, protocol, members)
+    def timing(limit: int | None) -> RolloutTiming:
+        return time_rollout(lambda act: rollout(act, environment, protocol, members, limit), act)
 
-    time_rollout(evaluate, act, WARM_UP)
-    timings = sorted(time_rollout(evaluate, act, steps) for _ in range(repeats))
+    timing(WARM_UP)
+    timings = sorted(timing(steps) for _ in range(repeats))
     median = timings[len(timings) // 2]
     return {
         "simulator": environment.simulator,

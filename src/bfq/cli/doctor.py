@@ -5,9 +5,11 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import show_json
+from bfq.envs.make import resolve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,66 +23,24 @@ def _devices() -> str:
     return ", ".join(str(device.device_kind) for device in jax.devices())
 
 
-def _update() -> str:
-    import jax.numpy as jnp
+def _resets(simulator: str, render: bool = False) -> Callable[[], str]:
+    def check() -> str:
+        from bfq.envs.batch import SerialEnvironments
 
-    return f"1 + 1 = {int(jnp.asarray(1) + 1)}"
+        one = SerialEnvironments(simulator, [0], 10, render)
+        one.reset()
+        height, width, _ = one.render().shape if render else (0, 0, 0)
+        one.close()
+        return f"{width} × {height} pixels" if render else f"{simulator} resets"
 
-
-def _pendulum() -> str:
-    from bfq.envs.batch import SerialEnvironments
-
-    simulators = SerialEnvironments("Pendulum-v1", [0], 10)
-    simulators.reset()
-    simulators.close()
-    return "Pendulum-v1 resets"
+    return check
 
 
-def _robot() -> str:
-    from bfq.envs.robots import Robots
-
-    Robots("HalfCheetah-v4", [0]).close()
-    return f"{_module('mujoco')()}, a robot resets"
-
-
-def _adroit() -> str:
-    from bfq.envs.make import make_environment
-
-    make_environment("AdroitHandPen-v1", 100).close()
-    return "AdroitHandPen-v1 resets"
-
-
-def _drawing() -> str:
-    from bfq.envs.batch import SerialEnvironments
-
-    simulators = SerialEnvironments("HalfCheetah-v4", [0], 10, render=True)
-    simulators.reset()
-    height, width, _ = simulators.render().shape
-    simulators.close()
-    return f"{width} × {height} pixels"
-
-
-def _data_folder() -> str:
-    from bfq.data.store import home
-
-    folder = home()
+def _free(folder: Path) -> str:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(there, os.W_OK):
         raise PermissionError(f"{there} cannot be written to")
     return f"{folder}, {shutil.disk_usage(there).free / 2**30:.1f} GiB free"
-
-
-def _compiled() -> str:
-    from bfq.training.compilation import cache_status
-
-    return cache_status()
-
-
-def _disk() -> str:
-    free = shutil.disk_usage(".").free / 2**30
-    if not os.access(".", os.W_OK):
-        raise PermissionError("this folder cannot be written to")
-    return f"{free:.1f} GiB free here"
 
 
 def _module(name: str) -> Callable[[], str]:
@@ -89,17 +49,19 @@ def _module(name: str) -> Callable[[], str]:
 
 CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("JAX devices", _devices, "install jax for your device"),
-    ("JAX computes", _update, "reinstall jax"),
-    ("simulator", _pendulum, "pip install gymnasium"),
+    ("JAX computes", lambda: f"1 + 1 = {resolve('jax.numpy:add')(1, 1)}", "reinstall jax"),
+    ("simulator", _resets("Pendulum-v1"), "pip install gymnasium"),
     ("plots", _module("matplotlib"), "pip install matplotlib"),
-    ("disk", _disk, "choose another folder"),
-    ("data folder", _data_folder, "choose another with the environment variable BFQ_HOME"),
-    ("compiled programs", _compiled, "set XDG_CACHE_HOME to a folder of your own"),
-    ("robots (optional)", _robot, "pip install 'bfq-rl[mujoco]'"),
-    ("drawing robots (optional)", _drawing,
+    ("disk", lambda: _free(Path.cwd()), "choose another folder"),
+    ("data folder", lambda: _free(resolve("bfq.data.store:home")()),
+     "choose another with the environment variable BFQ_HOME"),
+    ("compiled programs", lambda: resolve("bfq.training.compilation:cache_status")(),
+     "set XDG_CACHE_HOME to a folder of your own"),
+    ("robots (optional)", _resets("HalfCheetah-v4"), "pip install 'bfq-rl[mujoco]'"),
+    ("drawing robots (optional)", _resets("HalfCheetah-v4", render=True),
      "install EGL or OSMesa, such as Debian's libegl1 or libosmesa6"),
     ("OGBench (optional)", _module("ogbench"), "pip install 'bfq-rl[ogbench]'"),
-    ("Adroit (optional)", _adroit, "pip install 'bfq-rl[adroit]'"),
+    ("Adroit (optional)", _resets("AdroitHandPen-v1"), "pip install 'bfq-rl[adroit]'"),
     ("Parquet (optional)", _module("pyarrow"), "pip install 'bfq-rl[parquet]'"),
     ("ONNX files (optional)", _module("onnx"), "pip install 'bfq-rl[onnx]'"),
     ("video (optional)", _module("imageio_ffmpeg"), "pip install 'bfq-rl[video]'"),

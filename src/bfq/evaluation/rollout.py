@@ -84,18 +84,28 @@ class EpisodeResults(NamedTuple):
 
     returns: npt.NDArray[np.float64]  # undiscounted, untransformed
     success: npt.NDArray[np.float64]  # 1 or 0 at the last step; NaN where there is no success
+    steps: int = 0  # of all simulators together
 
 
 def rollout(
-    act: Act, environment: EnvironmentSpec, protocol: Protocol, members: int
+    act: Act,
+    environment: EnvironmentSpec,
+    protocol: Protocol,
+    members: int,
+    limit: int | None = None,
 ) -> EpisodeResults:
-    """Run the episodes of every member. Episode k starts in the same state for every member."""
+    """Run the episodes of every member, for at most `limit` steps.
+
+    Episode k starts in the same state for every member.
+    """
     seeds = list(range(protocol.seed, protocol.seed + protocol.episodes)) * members
-    shape, returns, time = (members, protocol.episodes), np.zeros(len(seeds)), 0
+    shape, returns = (members, protocol.episodes), np.zeros(len(seeds))
+    time = steps = 0
     opened = make_environments(environment.simulator, seeds, environment.episode_steps)
     with closing(opened) as simulators:
         observations = simulators.reset()
-        while simulators.running.any():
+        while simulators.running.any() and time != limit:
+            steps += int(simulators.running.sum())
             actions = act(observations.reshape(*shape, -1), time).reshape(len(seeds), -1)
             # A diverged member has no return; no simulator accepts NaN.
             diverged = ~np.isfinite(actions).all(1)
@@ -104,7 +114,7 @@ def rollout(
             returns += np.where(diverged, np.nan, rewards)
             time += 1
     success = simulators.success.astype(np.float64)
-    return EpisodeResults(returns.reshape(shape), success.reshape(shape))
+    return EpisodeResults(returns.reshape(shape), success.reshape(shape), steps)
 
 
 def score_episodes(
