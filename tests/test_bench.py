@@ -184,7 +184,7 @@ def test_an_evaluation_is_timed_with_its_shares(capsys):
     assert min(shares) > 0
     assert sum(shares) == pytest.approx(1.0)
     assert main([*words, *small, "--steps", "5"]) == 0
-    assert "2 × 3 episodes" in capsys.readouterr().out
+    assert "members 2, episodes 3" in capsys.readouterr().out
 
 
 REFUSED = {

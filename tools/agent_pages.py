@@ -3,21 +3,24 @@
 python -m tools.agent_pages docs/agents
 """
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bfq.agents.contract import Agent
 from bfq.agents.registry import agent_names, get_agent
-from bfq.cli.agents import formulas, hyperparameters_of, one_line, split_docstring, with_choices
+from bfq.cli.agents import hyperparameters_of, module_of, one_line, with_choices
 from bfq.files import make_folder, write_bytes
 from bfq.presets import SECTIONS, Entry, entries
 from bfq.settings import compose
 from bfq.tasks.catalog import DEFAULT_TASK, PAPER, PENDULUM, TASKS
 
+COMMON = ("init", "update", "act")  # functions that every agent has
 SHOWN = (*PAPER, DEFAULT_TASK, PENDULUM)
 
 
@@ -52,6 +55,45 @@ def agent_page(agent: Agent) -> str:
             for entry in entries(agent.name)
         ],
     )
+
+
+class Docstring(NamedTuple):
+    """The parts of an agent's module docstring."""
+
+    idea: str  # the first paragraph
+    more: list[str]  # paragraphs before the pseudo-code
+    code: str  # the pseudo-code
+    notes: list[str]  # paragraphs after it: choices, and deviations from the reference
+
+
+def split_docstring(agent: Agent) -> Docstring:
+    """Split the docstring of an agent's file: paragraphs, pseudo-code, paragraphs."""
+    blocks = inspect.cleandoc(module_of(agent).__doc__ or agent.title).split("\n\n")
+    indented = [
+        k for k, block in enumerate(blocks) if k and any(x[:4] == "    " for x in block.split("\n"))
+    ]
+    first, last = (indented[0], indented[-1] + 1) if indented else (len(blocks), len(blocks))
+    idea, *paragraphs = [" ".join(block.split()) for block in blocks]
+    code = inspect.cleandoc("\n" + "\n\n".join(blocks[first:last]))
+    return Docstring(idea, paragraphs[: first - 1], code, paragraphs[last - 1 :])
+
+
+def formulas(agent: Agent) -> dict[str, str]:
+    """Docstrings of the functions in an agent's file, then of the shared losses that it uses."""
+    module = module_of(agent)
+    own = [
+        (name, function)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and name not in COMMON and name[0] != "_"
+    ]
+    own.sort(key=lambda pair: pair[1].__code__.co_firstlineno)
+    shared = {
+        f"{node.value.id}.{node.attr}": getattr(vars(module).get(node.value.id), node.attr, None)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    losses = [(n, f) for n, f in shared.items() if n.endswith("_loss") and inspect.isfunction(f)]
+    return {name: inspect.getdoc(f) or "" for name, f in [*own, *losses] if f.__doc__}
 
 
 def _tuned_values(agent: Agent) -> tuple[list[str], dict[str, list[Any]]]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # A comment may begin with the paper's symbol: "γ", "η, the strength of …", "ρ for φ′", "T, the times of …".
 SYMBOL = re.compile(r"([A-ZΑ-Ωα-ω][₀-₉′]?(?:_\w+)?)(?=$|[,;:.]| for )")
-COMMON = ("init", "update", "act")  # functions that every agent has
 PER_MEMBER = "* may have several values in one run: --set NAME=VALUE,VALUE"
 
 
@@ -151,15 +150,6 @@ def describe_agent(name: str) -> dict[str, Any]:
     }
 
 
-class Docstring(NamedTuple):
-    """The parts of an agent's module docstring."""
-
-    idea: str  # the first paragraph
-    more: list[str]  # paragraphs before the pseudo-code
-    code: str  # the pseudo-code
-    notes: list[str]  # paragraphs after it: choices, and deviations from the reference
-
-
 class Hyperparameter(NamedTuple):
     """A field of a Config with what its comment says."""
 
@@ -172,43 +162,15 @@ class Hyperparameter(NamedTuple):
     choices: list[str]  # the allowed words
 
 
-def split_docstring(agent: "Agent") -> Docstring:
-    """Split the docstring of an agent's file: paragraphs, pseudo-code, paragraphs."""
-    blocks = inspect.cleandoc(_module(agent).__doc__ or agent.title).split("\n\n")
-    indented = [
-        k for k, block in enumerate(blocks) if k and any(x[:4] == "    " for x in block.split("\n"))
-    ]
-    first, last = (indented[0], indented[-1] + 1) if indented else (len(blocks), len(blocks))
-    idea, *paragraphs = [" ".join(block.split()) for block in blocks]
-    code = inspect.cleandoc("\n" + "\n\n".join(blocks[first:last]))
-    return Docstring(idea, paragraphs[: first - 1], code, paragraphs[last - 1 :])
-
-
 def one_line(agent: "Agent") -> str:
     """The first sentence of an agent's docstring."""
-    return re.split(r"(?<=[.])\s", split_docstring(agent).idea)[0]
+    idea = " ".join((module_of(agent).__doc__ or agent.title).split("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s", idea)[0]
 
 
-def _module(agent: "Agent") -> ModuleType:
+def module_of(agent: "Agent") -> ModuleType:
+    """The module of an agent, which is its documentation."""
     return import_module(agent.config.__module__)
-
-
-def formulas(agent: "Agent") -> dict[str, str]:
-    """Docstrings of the functions in an agent's file, then of the shared losses that it uses."""
-    module = _module(agent)
-    own = [
-        (name, function)
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and name not in COMMON and name[0] != "_"
-    ]
-    own.sort(key=lambda pair: pair[1].__code__.co_firstlineno)
-    shared = {
-        f"{node.value.id}.{node.attr}": getattr(vars(module).get(node.value.id), node.attr, None)
-        for node in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    }
-    losses = [(n, f) for n, f in shared.items() if n.endswith("_loss") and inspect.isfunction(f)]
-    return {name: inspect.getdoc(f) or "" for name, f in [*own, *losses] if f.__doc__}
 
 
 def hyperparameters_of(agent: "Agent") -> list[Hyperparameter]:
@@ -242,7 +204,7 @@ def with_choices(meaning: str, choices: list[str]) -> str:
 
 def _comments(agent: "Agent") -> dict[str, tuple[str, str]]:
     """The comment beside each field, or else that of its group, and the comment above its group."""
-    source = inspect.getsource(_module(agent))
+    source = inspect.getsource(module_of(agent))
     body = next(
         node.body
         for node in ast.parse(source).body

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from bfq.errors import BadInput, DiskTrouble
-from bfq.options import OPTIONS, Option, parse
+from bfq.options import Option, parse
 
 TOO_LARGE = "RESOURCE_EXHAUSTED"  # how XLA's message begins when memory runs out
 BAD_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -90,21 +90,12 @@ def read_options(args: argparse.Namespace, options: Mapping[str, Option]) -> dic
     }
 
 
-def seeds(word: str) -> int | list[int]:
-    """`6` is six seeds, 0 to 5; `3,7` (or `3,`) is these seeds."""
-    found: int | list[int] = parse(OPTIONS["seeds"], word)
-    return found
-
-
 def parse_counts(word: str) -> list[int]:
-    """`1,6,42` as a list of counts, each at least 0."""
+    """`1,6,42` as a list of counts."""
     try:
-        found = [int(one) for one in word.split(",")]
+        return [int(one) for one in word.split(",")]
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{word!r} is not a list of whole numbers") from error
-    if min(found) < 0:
-        raise argparse.ArgumentTypeError(f"{word!r} has a negative number")
-    return found
 
 
 def show_json(content: Any) -> None:

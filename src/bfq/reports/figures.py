@@ -9,26 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from bfq.reports import SUCCESS, Group, Run, Series, score_name
-from bfq.reports.drawing import (
-    DPI,
-    FONT,
-    HAIR,
-    INK,
-    QUIET,
-    ROUND,
-    WIDTH,
-    Label,
-    agent_colors,
-    as_png,
-    describe_unit,
-    draw_heading,
-    group_color,
-    label_ends,
-    literal,
-    style_axes,
-    value_label,
-)
+from bfq.reports import SUCCESS, Group, Run, Series, drawing, score_name
 from bfq.reports.statistics import mean_text, summarize
 from bfq.reports.tables import ScoreRow, ScoreTable, distinguishing_folder, standings
 
@@ -96,16 +77,16 @@ class CurvePanel:
         return not self.crowded or (self.single and curve.own)
 
     @property
-    def labels(self) -> list[Label]:
+    def labels(self) -> list[drawing.Label]:
         """A name for each line, including that of the data."""
         small, labels = self.crowded, []
         for curve in self.curves:
-            text = value_label(curve.name, curve.last, self.unit, small)
+            text = drawing.value_label(curve.name, curve.last, self.unit, small)
             end, strong = float(curve.series.steps[-1]), self.is_strong(curve)
-            labels.append(Label(text, curve.color, end, curve.last, small, strong))
+            labels.append(drawing.Label(text, curve.color, end, curve.last, small, strong))
         if self.data is not None:
-            text = value_label("Data", self.data, self.unit, small)
-            labels.append(Label(text, QUIET, self.end, self.data, small, not small))
+            text = drawing.value_label("Data", self.data, self.unit, small)
+            labels.append(drawing.Label(text, drawing.QUIET, self.end, self.data, small, not small))
         return labels
 
     @property
@@ -126,13 +107,13 @@ def learning_curves(*runs: Run) -> bytes | None:
     figure = _stack(sizes, ABOVE, BELOW)
     for axes, panel in zip(figure.axes, panels, strict=True):
         draw_curve_panel(axes, panel)
-    return as_png(figure)
+    return drawing.as_png(figure)
 
 
 def _stack(sizes: Sequence[tuple[float, float, float]], above: float, below: float) -> Figure:
     """Axes below each other: their heights in inches, and where they begin and end horizontally."""
     tall = sum(height + above + below for height, *_ in sizes)
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
+    figure = Figure(figsize=(drawing.WIDTH, tall), dpi=drawing.DPI, facecolor="white")
     top = tall
     for height, left, right in sizes:
         foot = top - above - height
@@ -165,24 +146,24 @@ def losses(run: Run) -> bytes | None:
     rows = -(-len(names) // COLUMNS)
     if not rows:
         return None
-    size = WIDTH, MULTIPLE * rows + 0.1
-    figure = Figure(figsize=size, dpi=DPI, facecolor="white", layout="constrained")
+    size = drawing.WIDTH, MULTIPLE * rows + 0.1
+    figure = Figure(figsize=size, dpi=drawing.DPI, facecolor="white", layout="constrained")
     panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
         _draw_losses(axes, run, name)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     if len(run.groups) > 1:
-        labels = [literal(group.label) for group in run.groups]
-        look = {"frameon": False, "labelcolor": QUIET, "fontsize": 9, "handlelength": 1.4}
+        labels = [drawing.literal(group.label) for group in run.groups]
+        look = {"frameon": False, "labelcolor": drawing.QUIET, "fontsize": 9, "handlelength": 1.4}
         figure.legend(panels[0].lines, labels, loc="outside lower left", ncols=COLUMNS, **look)
-    return as_png(figure)
+    return drawing.as_png(figure)
 
 
 def curve_panels(runs: Sequence[Run]) -> list[CurvePanel]:
     """The panels of the runs that were evaluated."""
     runs = [run for run in runs if run.metric_names("evaluation")]
-    colors = agent_colors(runs)
+    colors = drawing.agent_colors(runs)
     panels: dict[str, CurvePanel] = {}
     for run in runs:
         same = [each for each in runs if each.task == run.task]
@@ -218,7 +199,9 @@ def _panel(
     for run, group, name in entries:
         series = _finite(run.series("evaluation", unit, group))
         if len(series.steps):
-            curves.append(LearningCurve(name, group_color(run, group, colors), series, run in runs))
+            curves.append(
+                LearningCurve(name, drawing.group_color(run, group, colors), series, run in runs)
+            )
     end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in curves])
     data = runs[0].data.normalized_mean if normalized else runs[0].data.return_mean
     name = score_name(unit, runs)
@@ -230,27 +213,29 @@ def draw_curve_panel(axes: Any, panel: CurvePanel) -> None:
     for curve in panel.curves:
         _draw_curve(axes, curve, panel.is_strong(curve), panel.bounds)
     if panel.data is not None:
-        axes.axhline(panel.data, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
+        axes.axhline(panel.data, color=drawing.QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
     _style_training(axes, panel.end)
     _fit(axes)
-    axes.set_xlabel("updates", color=QUIET, fontsize=FONT)
+    axes.set_xlabel("updates", color=drawing.QUIET, fontsize=drawing.FONT)
     seeds = [curve.series.values.shape[1] for curve in panel.curves] or [1]
-    words = describe_unit(panel.unit_name, seeds, banded=not panel.crowded)
-    draw_heading(axes, panel.title, words)
-    label_ends(axes, panel.labels, panel.height)
+    words = drawing.describe_unit(panel.unit_name, seeds, banded=not panel.crowded)
+    drawing.draw_heading(axes, panel.title, words)
+    drawing.label_ends(axes, panel.labels, panel.height)
 
 
 def _draw_losses(axes: Any, run: Run, name: str) -> None:
-    colors = agent_colors([run])
+    colors = drawing.agent_colors([run])
     for group in run.groups:
-        color = group_color(run, group, colors)
+        color = drawing.group_color(run, group, colors)
         steps, values = _finite(run.series("train", name, group))
         low, high, mean = (of(values, axis=1) for of in (np.nanmin, np.nanmax, np.nanmean))
         axes.fill_between(steps, low, high, color=color, alpha=0.2, lw=0)
         axes.plot(steps, mean, color=color, lw=1.4, solid_capstyle="round")
     _style_training(axes, run.steps)
     axes.tick_params(labelsize=7.5)
-    axes.set_title(literal(name.replace("_", " ")), loc="left", color=INK, fontsize=9.5, pad=5)
+    axes.set_title(
+        drawing.literal(name.replace("_", " ")), loc="left", color=drawing.INK, fontsize=9.5, pad=5
+    )
 
 
 def _finite(series: Series) -> Series:
@@ -287,11 +272,11 @@ def _fit(axes: Any) -> None:
 
 
 def _style_training(axes: Any, end: int) -> None:
-    style_axes(axes)
+    drawing.style_axes(axes)
     axes.set_xlim(0, max(end, 1))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=ROUND))
+    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=drawing.ROUND))
     axes.margins(y=0.08)
 
 
@@ -300,12 +285,12 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     tables = [table for table in standings(runs) if table.caption]
     if not tables:
         return None
-    colors, names = agent_colors(runs), method_names(tables)
+    colors, names = drawing.agent_colors(runs), method_names(tables)
     sizes = [(SCORE_LINE * len(table.methods), SCORES_LEFT, SCORES_RIGHT) for table in tables]
     figure = _stack(sizes, SCORES_ABOVE, SCORES_BELOW)
     for axes, table in zip(figure.axes, tables, strict=True):
         _draw_scores(axes, table, colors, names)
-    return as_png(figure)
+    return drawing.as_png(figure)
 
 
 def score_caption(runs: Sequence[Run]) -> str:
@@ -327,7 +312,7 @@ def method_names(tables: Sequence[ScoreTable]) -> dict[str, str]:
     found = {}
     for row in methods:
         name = f"{row.agent} {row.notes}" if row.agent in short else row.full_name
-        found[row.full_name] = literal(textwrap.shorten(name, NAME, placeholder=" …"))
+        found[row.full_name] = drawing.literal(textwrap.shorten(name, NAME, placeholder=" …"))
     return found
 
 
@@ -335,27 +320,27 @@ def _draw_scores(
     axes: Any, table: ScoreTable, colors: dict[str, Any], names: dict[str, str]
 ) -> None:
     """One line per method below the mean of the data."""
-    style_axes(axes, grid="x")
+    drawing.style_axes(axes, grid="x")
     axes.set(xlim=score_limits(table), ylim=(len(table.methods) - 0.4, -0.6), yticks=[])
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=drawing.ROUND))
     for place, method in enumerate(table.methods):
-        axes.axhline(place, color=HAIR, lw=0.8, zorder=0)
-        color = group_color(method.run, method.group, colors)
+        axes.axhline(place, color=drawing.HAIR, lw=0.8, zorder=0)
+        color = drawing.group_color(method.run, method.group, colors)
         _draw_method(axes, place, method, table.unit, color, names[method.full_name])
     for score in filter(None, (row.score(table.unit) for row in table.data)):
-        axes.axvline(score.mean, color=QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
+        axes.axvline(score.mean, color=drawing.QUIET, lw=1.3, ls=(0, (5, 3)), zorder=1)
         where = (score.mean, 1.0), (0, 4), axes.get_xaxis_transform(), "offset points"
         text = f"Data  {mean_text(score, table.unit, spread=False)}"
-        axes.annotate(text, *where, color=QUIET, fontsize=9, ha="center")
+        axes.annotate(text, *where, color=drawing.QUIET, fontsize=9, ha="center")
     seeds = [row.seeds or 0 for row in table.methods]
-    words = describe_unit(score_name(table.unit, table.runs), seeds)
-    draw_heading(axes, table.task, words, left=_across(0.02), lift=13)
+    words = drawing.describe_unit(score_name(table.unit, table.runs), seeds)
+    drawing.draw_heading(axes, table.task, words, left=_across(0.02), lift=13)
 
 
 def _draw_method(axes: Any, place: int, method: ScoreRow, unit: str, color: Any, name: str) -> None:
     """The name, the interval, the seeds, their mean, and the mean as a number."""
     where = {"ha": "right", "va": "center", "transform": axes.get_yaxis_transform()}
-    axes.text(-0.03, place, name, color=INK, fontsize=9.5, **where)
+    axes.text(-0.03, place, name, color=drawing.INK, fontsize=9.5, **where)
     score = method.score(unit)
     mean = mean_text(score, unit, spread=False)
     axes.text(_across(0.985), place, mean, color=color, fontsize=9, **where)

@@ -10,36 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bfq.errors import BadInput, DiskTrouble, counted
 from bfq.files import make_folder, write_bytes
-from bfq.reports import Run, is_run, read_finished, score_name
-from bfq.reports.figures import (
-    curve_caption,
-    learning_curves,
-    losses,
-    score_caption,
-    score_figure,
-    share_panel,
-)
-from bfq.reports.statistics import (
-    Summary,
-    decimal_places,
-    estimate_text,
-    interval_text,
-    mean_text,
-    number_text,
-    value_text,
-    wilson,
-)
-from bfq.reports.tables import (
-    ScoreRow,
-    ScoreTable,
-    aggregates,
-    describe_pooling,
-    distinguishing_folder,
-    is_comparison,
-    markdown_comparison,
-    score_table,
-    standings,
-)
+from bfq.reports import Run, figures, is_run, read_finished, score_name, statistics, tables
 from bfq.run import RewardTransform
 
 REWARDS = {  # reasons that the numbers do not show
@@ -73,12 +44,12 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         raise BadInput("a report needs at least one run folder.")
     runs = [read_finished(folder) for folder in folders]
     contents = {
-        "learning_curves.png": learning_curves(*runs),
+        "learning_curves.png": figures.learning_curves(*runs),
         "report.html": report_page(runs).encode(),
     }
-    if is_comparison(runs):
-        contents["scores.png"] = score_figure(runs)
-        contents["table.md"] = markdown_comparison(runs).encode("utf-8", "replace")
+    if tables.is_comparison(runs):
+        contents["scores.png"] = figures.score_figure(runs)
+        contents["table.md"] = tables.markdown_comparison(runs).encode("utf-8", "replace")
     make_folder(out)
     written = [_write(out / name, content) for name, content in contents.items() if content]
     names = ("folder", "task", "agent", "title", "steps")
@@ -102,14 +73,14 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-def comparison(runs: Sequence[Run]) -> list[ScoreRow]:
+def comparison(runs: Sequence[Run]) -> list[tables.ScoreRow]:
     """All rows of several runs, task by task, without repetitions."""
     tasks = list(dict.fromkeys(run.task for run in runs))
-    rows = dict.fromkeys(row for run in runs for row in score_table(run).rows)
+    rows = dict.fromkeys(row for run in runs for row in tables.score_table(run).rows)
     return sorted(rows, key=lambda row: tasks.index(row.task))
 
 
-def as_record(row: ScoreRow) -> dict[str, Any]:
+def as_record(row: tables.ScoreRow) -> dict[str, Any]:
     """A row as plain data for JSON."""
     names = ("task", "kind", "agent", "name", "overrides", "updates", "seeds")
     summaries = {"return": row.returns, "normalized": row.normalized}
@@ -120,7 +91,7 @@ def as_record(row: ScoreRow) -> dict[str, Any]:
     }
 
 
-def _summary_record(summary: Summary | None) -> dict[str, Any] | None:
+def _summary_record(summary: statistics.Summary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     low, high = summary.interval or (None, None)
@@ -131,8 +102,10 @@ def report_page(runs: Sequence[Run]) -> str:
     """A page with one section per run, and a comparison on top if there are several."""
     several = len(runs) > 1
     title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
-    tables, methods = standings(runs), aggregates(runs)
-    together = any(share_panel([run for run in runs if run.task == t.task]) for t in tables)
+    rankings, methods = tables.standings(runs), tables.aggregates(runs)
+    together = any(
+        figures.share_panel([run for run in runs if run.task == t.task]) for t in rankings
+    )
     return render(
         "report.html.j2",
         title=title,
@@ -140,21 +113,23 @@ def report_page(runs: Sequence[Run]) -> str:
         runs=runs,
         names=[
             ", ".join(
-                filter(None, (f"{run.title} on {run.task}", distinguishing_folder(run, runs)))
+                filter(
+                    None, (f"{run.title} on {run.task}", tables.distinguishing_folder(run, runs))
+                )
             )
             for run in runs
         ],
-        rankings=tables,
-        scores_png=score_figure(runs) if several else None,
-        scores_caption=score_caption(runs),
-        curves_png=learning_curves(*runs) if several and together else None,
-        curves_caption=curve_caption(*runs),
+        rankings=rankings,
+        scores_png=figures.score_figure(runs) if several else None,
+        scores_caption=figures.score_caption(runs),
+        curves_png=figures.learning_curves(*runs) if several and together else None,
+        curves_caption=figures.curve_caption(*runs),
         aggregates=methods,
-        pooling=describe_pooling(any(each.estimate.interval for each in methods)),
+        pooling=tables.describe_pooling(any(each.estimate.interval for each in methods)),
     )
 
 
-def headline_rows(table: ScoreTable) -> list[tuple[ScoreRow, str]]:
+def headline_rows(table: tables.ScoreTable) -> list[tuple[tables.ScoreRow, str]]:
     """The best setting of the agent, its baselines and the data, each with a note."""
     agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
     best = agent[0]
@@ -163,7 +138,7 @@ def headline_rows(table: ScoreTable) -> list[tuple[ScoreRow, str]]:
     return [(best, note if agent[1:] else ""), *rest]
 
 
-def _rank(row: ScoreRow) -> float:
+def _rank(row: tables.ScoreRow) -> float:
     summary = row.normalized or row.returns
     return float("-inf") if summary is None else summary.mean
 
@@ -175,7 +150,9 @@ def describe_successes(run: Run) -> Iterator[str]:
         shares = [min(max(x / 100, 0.0), 1.0) for x in run.finite_scores("normalized", group)]
         if shares:
             reached, n = sum(round(share * episodes) for share in shares), episodes * len(shares)
-            low, high = (number_text(100 * end, 1) for end in wilson(reached, n))
+            low, high = (
+                statistics.number_text(100 * end, 1) for end in statistics.wilson(reached, n)
+            )
             setting = f"With {group.label}, " if group.label else ""
             yield (
                 f"{setting}{reached:,} of {counted(n, 'episode')} succeeded "
@@ -185,19 +162,20 @@ def describe_successes(run: Run) -> Iterator[str]:
 
 def describe_reward(reward: RewardTransform) -> str:
     """The transform of the rewards, as a formula with its reason."""
-    times = f"{value_text(reward.scale)} × r" if reward.scale != 1 else "r"
+    times = f"{statistics.value_text(reward.scale)} × r" if reward.scale != 1 else "r"
     sign = "−" if reward.shift < 0 else "+"
-    plus = f" {sign} {value_text(abs(reward.shift))}" if reward.shift else ""
+    plus = f" {sign} {statistics.value_text(abs(reward.shift))}" if reward.shift else ""
     why = f", {REWARDS[reward.name]}" if reward.name in REWARDS else ""
     return f"r ← {times}{plus}{why}" if reward.scale != 1 or reward.shift else "unchanged"
 
 
 def list_hyperparameters(run: Run) -> dict[str, str]:
     """Each hyperparameter, with all its values if the groups differ in it."""
-    found = {name: value_text(value) for name, value in run.config.items()}
+    found = {name: statistics.value_text(value) for name, value in run.config.items()}
     for name in dict.fromkeys(name for group in run.groups for name in group.overrides):
         values = [
-            value_text(group.overrides.get(name, run.config.get(name))) for group in run.groups
+            statistics.value_text(group.overrides.get(name, run.config.get(name)))
+            for group in run.groups
         ]
         found[name] = ", ".join(dict.fromkeys(values))
     return found
@@ -221,19 +199,19 @@ def _templates() -> Environment:
     found.filters |= {
         "counted": counted,
         "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
-        "estimate": estimate_text,
+        "estimate": statistics.estimate_text,
         "heights": bar_heights,
-        "interval": interval_text,
-        "mean": mean_text,
-        "number": number_text,
-        "quantity": lambda value: number_text(value, decimal_places(value)),
+        "interval": statistics.interval_text,
+        "mean": statistics.mean_text,
+        "number": statistics.number_text,
+        "quantity": lambda value: statistics.number_text(value, statistics.decimal_places(value)),
         "short": short_number,
-        "value": value_text,
+        "value": statistics.value_text,
     }
     for function in (
-        *(curve_caption, learning_curves, losses, score_caption, score_figure, score_name),
-        *(describe_reward, describe_successes),
-        *(headline_rows, is_comparison, list_hyperparameters, score_table),
+        *(figures.curve_caption, figures.learning_curves, figures.losses),
+        *(figures.score_caption, figures.score_figure, tables.is_comparison, tables.score_table),
+        *(describe_reward, describe_successes, headline_rows, list_hyperparameters, score_name),
     ):
         found.globals[function.__name__] = function
     return found

@@ -9,20 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from bfq.reports.drawing import (
-    COLORS,
-    DPI,
-    FONT,
-    INK,
-    QUIET,
-    ROUND,
-    WIDTH,
-    as_png,
-    draw_heading,
-    literal,
-    style_axes,
-    wrap_evenly,
-)
+from bfq.reports import drawing
 from bfq.reports.statistics import Values, range_text, summarize
 
 Sweep = Mapping[float, Values]  # the seeds at each value
@@ -53,7 +40,7 @@ class PanelGrid(NamedTuple):
         """A figure with axes for this many panels."""
         row = self.above + self.tall + self.below
         height = self.top + math.ceil(panels / self.columns) * row
-        figure = Figure(figsize=(self.wide, height), dpi=DPI, facecolor="white")
+        figure = Figure(figsize=(self.wide, height), dpi=drawing.DPI, facecolor="white")
         for k in range(panels):
             left = self.left + (self.side + self.between) * (k % self.columns)
             foot = height - self.top - row * (k // self.columns) - self.above - self.tall
@@ -65,7 +52,7 @@ class PanelGrid(NamedTuple):
 
 def sweep_figure(panels: Mapping[str, Sweep], *details: Any, **options: Any) -> bytes | None:
     """The figure of `draw_sweeps` as PNG; None without panels."""
-    return as_png(draw_sweeps(panels, *details, **options)) if panels else None
+    return drawing.as_png(draw_sweeps(panels, *details, **options)) if panels else None
 
 
 def draw_sweeps(
@@ -82,18 +69,18 @@ def draw_sweeps(
     Dashed: the paper's means. Panels share their scale if it is `logarithmic` or if they are `level`.
     """
     layout = PanelGrid(
-        WIDTH, left=0.55, right=0.2, between=0.45, top=0.64, above=0.1, tall=2.3, below=0.6,
+        drawing.WIDTH, left=0.55, right=0.2, between=0.45, top=0.64, above=0.1, tall=2.3, below=0.6,
         columns=2 if len(panels) == 4 else min(3, len(panels)),
     )  # fmt: skip
     letter, line = 0.08, 0.17  # inches of a bold letter, and of a line of a name
-    names = [wrap_evenly(task, int(layout.side / letter), 2) for task in panels]
+    names = [drawing.wrap_evenly(task, int(layout.side / letter), 2) for task in panels]
     lines = 2 if any("\n" in name for name in names) else 1
     layout = layout._replace(above=layout.above + line * lines)
     figure = layout.figure(len(panels))
     for axes, (task, sweep), name in zip(figure.axes, panels.items(), names, strict=True):
         _draw_sweep(axes, sweep, (paper or {}).get(task, {}))
-        axes.set_xlabel(literal(symbol), color=QUIET, fontsize=FONT)
-        look: dict[str, Any] = {"color": INK, "fontsize": 9.5, "fontweight": "bold"}
+        axes.set_xlabel(drawing.literal(symbol), color=drawing.QUIET, fontsize=drawing.FONT)
+        look: dict[str, Any] = {"color": drawing.INK, "fontsize": 9.5, "fontweight": "bold"}
         look |= {"xycoords": "axes fraction", "textcoords": "offset points", "linespacing": 1.1}
         axes.annotate(name, (0, 1), (0, 7), **look)
     if logarithmic:
@@ -105,12 +92,12 @@ def draw_sweeps(
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
     several = f"mean, band: standard deviation, dots: {range_text(seeds, 'seed')}"
     words = f"{unit}, {several if max(seeds) > 1 else 'one seed'}{'; dashed: the paper' if paper else ''}"
-    draw_heading(figure.axes[0], title, words, lift=72 * layout.above)
+    drawing.draw_heading(figure.axes[0], title, words, lift=72 * layout.above)
     return figure
 
 
 def _draw_sweep(axes: Any, sweep: Sweep, paper: Mapping[float, float]) -> None:
-    color = COLORS[0]
+    color = drawing.COLORS[0]
     x = np.array(sorted(sweep))
     summaries = [summarize(sweep[value]) for value in x]
     mean = np.array([score.mean for score in summaries])
@@ -125,13 +112,13 @@ def _draw_sweep(axes: Any, sweep: Sweep, paper: Mapping[float, float]) -> None:
     if paper:
         there = sorted(paper)
         look = {"lw": 1.5, "ls": DASHES, "marker": "o", "ms": 5, "mfc": "white", "zorder": 4}
-        axes.plot(there, [paper[value] for value in there], color=QUIET, **look)
+        axes.plot(there, [paper[value] for value in there], color=drawing.QUIET, **look)
     _scale(axes, sorted({*sweep, *paper}))
 
 
 def _scale(axes: Any, values: Sequence[float]) -> None:
     """Ticks at the tried values; logarithmic if they lie far apart, with a place for 0."""
-    style_axes(axes)
+    drawing.style_axes(axes)
     positive = [value for value in values if value > 0]
     if positive and positive[-1] >= WIDE * positive[0]:
         if len(positive) == len(values):
@@ -141,12 +128,12 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
     axes.margins(x=0.05, y=0.08)
     axes.autoscale_view()
     texts = [f"{value:.3g}" for value in values]
-    inches = [axes.transData.transform((value, 0))[0] / DPI for value in values]
+    inches = [axes.transData.transform((value, 0))[0] / drawing.DPI for value in values]
     digit, gap = 0.075, 0.1  # inches
     kept = _spaced(inches, [digit * len(text) + gap for text in texts])
     axes.set_xticks([values[k] for k in kept], [texts[k] for k in kept])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=ROUND))
+    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=3, steps=drawing.ROUND))
 
 
 def _spaced(places: Sequence[float], widths: Sequence[float]) -> list[int]:
@@ -224,10 +211,10 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
     if not panels:
         return None
     agents = list(dict.fromkeys(line.agent for panel in panels for line in panel.lines))
-    colors = {agent: COLORS[k % len(COLORS)] for k, agent in enumerate(agents)}
+    colors = {agent: drawing.COLORS[k % len(drawing.COLORS)] for k, agent in enumerate(agents)}
     columns, line = min(3, len(panels)), 0.2
     layout = PanelGrid(
-        WIDTH if columns > 1 else 5.0, left=0.62, right=0.12, between=0.34,
+        drawing.WIDTH if columns > 1 else 5.0, left=0.62, right=0.12, between=0.34,
         top=0.82 + line * math.ceil(len(agents) / NAMES), above=0.34, tall=2.0, below=0.5,
         columns=columns,
     )  # fmt: skip
@@ -237,7 +224,7 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
     limits = scale_limits(panels)
     for k, (axes, panel) in enumerate(zip(figure.axes, panels, strict=True)):
         _draw_growth(axes, panel, colors, limits, numbered=k % columns == 0)
-    return as_png(figure)
+    return drawing.as_png(figure)
 
 
 def growth_panels(rows: Sequence[Row]) -> list[GrowthPanel]:
@@ -288,15 +275,15 @@ def fixed_text(panels: Sequence[GrowthPanel]) -> str:
 def _draw_legend(figure: Figure, left: float, texts: Sequence[str], colors: dict[str, str]) -> None:
     """The device, what is drawn, the fixed values, and the agents in their colors."""
     wide, tall = figure.get_size_inches()
-    quiet: dict[str, Any] = {"color": QUIET, "fontsize": 9.5}
-    bold: dict[str, Any] = {"color": INK, "fontsize": 13, "fontweight": "bold"}
+    quiet: dict[str, Any] = {"color": drawing.QUIET, "fontsize": 9.5}
+    bold: dict[str, Any] = {"color": drawing.INK, "fontsize": 13, "fontweight": "bold"}
     for text, below, look in zip(texts, (0.27, 0.47, 0.65), (bold, quiet, quiet), strict=True):
-        figure.text(left / wide, 1 - below / tall, literal(text), va="baseline", **look)
+        figure.text(left / wide, 1 - below / tall, drawing.literal(text), va="baseline", **look)
     for k, (agent, color) in enumerate(colors.items()):
         across = left + (wide - left) / NAMES * (k % NAMES)
         below = 0.82 + 0.2 * (k // NAMES + 0.5)
         look = {**bold, "color": color, "fontsize": 9.5}
-        figure.text(across / wide, 1 - below / tall, literal(agent), va="center", **look)
+        figure.text(across / wide, 1 - below / tall, drawing.literal(agent), va="center", **look)
 
 
 def _draw_growth(
@@ -306,7 +293,7 @@ def _draw_growth(
     limits: tuple[float, float],
     numbered: bool,
 ) -> None:
-    style_axes(axes, grid="both")
+    drawing.style_axes(axes, grid="both")
     values = panel.values
     ends = np.array([values[0] / MARGIN, values[-1] * MARGIN])
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=limits)
@@ -326,10 +313,10 @@ def _draw_growth(
         axes.plot(x, median, lw=1.8, marker="o" if line.x else "", ms=4, zorder=3, **look)
     start = next(line for line in panel.lines if line.x)
     slope = _microseconds(start)[1][0] / start.x[0]
-    dashed = {"color": QUIET, "lw": 1.0, "ls": (0, (4, 3)), "zorder": 1}
+    dashed = {"color": drawing.QUIET, "lw": 1.0, "ls": (0, (4, 3)), "zorder": 1}
     axes.plot(ends, slope * ends, scalex=False, scaley=False, **dashed)
     place = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    name = {"color": INK, "fontsize": 10, "fontweight": "bold"}
+    name = {"color": drawing.INK, "fontsize": 10, "fontweight": "bold"}
     axes.annotate(AXES[panel.axis], (0, 1), (0, 7), **name, **place)
 
 

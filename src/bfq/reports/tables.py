@@ -11,19 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bfq.errors import counted
-from bfq.reports import Group, Run, describe_acting
-from bfq.reports.statistics import (
-    ABSENT,
-    Estimate,
-    Summary,
-    estimate_text,
-    interval_text,
-    mean_text,
-    number_text,
-    pooled_interquartile_mean,
-    range_text,
-    summarize,
-)
+from bfq.reports import Group, Run, describe_acting, statistics
 
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 SHORT_CAPTION = "mean ± std over seeds, best first"
@@ -40,8 +28,8 @@ class ScoreRow:
     agent: str
     name: str
     overrides: str
-    returns: Summary | None
-    normalized: Summary | None
+    returns: statistics.Summary | None
+    normalized: statistics.Summary | None
     updates: int | None
     seeds: int | None  # trained; a summary counts only those with a score
     seconds: float | None  # of the whole run: its groups train together
@@ -50,11 +38,11 @@ class ScoreRow:
     folder: str = ""  # of the run, if two methods would have the same name
 
     @property
-    def scores(self) -> tuple[tuple[str, Summary | None], ...]:
+    def scores(self) -> tuple[tuple[str, statistics.Summary | None], ...]:
         """Both scores with their units."""
         return ("return", self.returns), ("normalized", self.normalized)
 
-    def score(self, unit: str) -> Summary | None:
+    def score(self, unit: str) -> statistics.Summary | None:
         """The score in this unit, if there is one."""
         return dict(self.scores)[unit]
 
@@ -76,7 +64,7 @@ class ScoreRow:
     def seeds_text(self) -> str:
         """The number of seeds, and how many have a score if some have none."""
         if self.seeds is None:
-            return ABSENT
+            return statistics.ABSENT
         scored = self.returns.n if self.returns else 0
         return str(self.seeds) if scored in (0, self.seeds) else f"{scored} of {self.seeds}"
 
@@ -84,8 +72,8 @@ class ScoreRow:
     def time_text(self) -> str:
         """Training time in seconds."""
         if self.seconds is None:
-            return ABSENT
-        return f"{number_text(self.seconds, 1 if self.seconds < 100 else 0)} s"
+            return statistics.ABSENT
+        return f"{statistics.number_text(self.seconds, 1 if self.seconds < 100 else 0)} s"
 
 
 @dataclass(frozen=True)
@@ -156,7 +144,9 @@ class Aggregate(NamedTuple):
 
     name: str
     tasks: int
-    estimate: Estimate  # the interquartile mean of the normalized scores of all seeds and tasks
+    estimate: (
+        statistics.Estimate
+    )  # the interquartile mean of the normalized scores of all seeds and tasks
 
 
 def score_table(run: Run) -> ScoreTable:
@@ -210,7 +200,7 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
                 name = f"{run.title} {group.label}".strip()
                 pools.setdefault(name, {}).setdefault(run.task, values)
     found = [
-        Aggregate(name, len(tasks), pooled_interquartile_mean(tasks))
+        Aggregate(name, len(tasks), statistics.pooled_interquartile_mean(tasks))
         for name, tasks in pools.items()
         if len(tasks) > 1
     ]
@@ -231,8 +221,12 @@ def rich_table(run: Run) -> Table:
     for row in table.rows:
         cells = ["\n".join(filter(None, (row.name, table.notes(row))))]
         for unit, summary in row.scores:
-            interval = f"\n{interval_text(summary, unit)}" if summary and summary.interval else ""
-            cells.append(f"{mean_text(summary, unit)}{interval}")
+            interval = (
+                f"\n{statistics.interval_text(summary, unit)}"
+                if summary and summary.interval
+                else ""
+            )
+            cells.append(f"{statistics.mean_text(summary, unit)}{interval}")
         cells += [row.seeds_text, row.time_text]
         style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
         found.add_row(*(Text(cell) for cell in cells), style=style)
@@ -262,13 +256,13 @@ def _cells(table: ScoreTable, detailed: bool = False) -> tuple[list[str], list[l
     for row in table.rows:
         cells = [row.full_name]
         for unit in units:
-            cells.append(mean_text(row.score(unit), unit))
-            cells += [interval_text(row.score(unit), unit)] if detailed else []
+            cells.append(statistics.mean_text(row.score(unit), unit))
+            cells += [statistics.interval_text(row.score(unit), unit)] if detailed else []
         cells += [row.seeds_text, row.time_text]
         if table.updates_differ:
-            cells.append(f"{row.updates:,}" if row.updates else ABSENT)
+            cells.append(f"{row.updates:,}" if row.updates else statistics.ABSENT)
         if acting:
-            cells.append(ABSENT if row.kind == "data" else describe_acting(row.run))
+            cells.append(statistics.ABSENT if row.kind == "data" else describe_acting(row.run))
         rows.append(cells)
     return head, rows
 
@@ -295,7 +289,7 @@ def markdown_comparison(runs: Sequence[Run]) -> str:
         rows = [
             (
                 escape_markdown(each.name),
-                escape_markdown(estimate_text(each.estimate)),
+                escape_markdown(statistics.estimate_text(each.estimate)),
                 str(each.tasks),
             )
             for each in methods
@@ -315,9 +309,9 @@ def _markdown(table: ScoreTable) -> str:
 
 def _caption(table: ScoreTable) -> str:
     """The budget, how actions were chosen if all methods agree, and how to read the numbers."""
-    seeds = range_text([row.seeds or 0 for row in table.methods], "seed")
+    seeds = statistics.range_text([row.seeds or 0 for row in table.methods], "seed")
     if not any(run.scores for run in table.runs):
-        updates = range_text([run.steps for run in table.runs], "update")
+        updates = statistics.range_text([run.steps for run in table.runs], "update")
         return f"{seeds}, {updates}; no simulator, so no scores."
     acting = "" if table.acting_differs else f", acting with {describe_acting(table.runs[0])}"
     return escape_markdown(f"{seeds}, {_budget(table.runs)}{acting}; best first; {CAPTION}.")
@@ -338,14 +332,14 @@ def escape_markdown(text: str) -> str:
 def _budget(runs: Sequence[Run]) -> str:
     """Updates, episodes and checkpoint rule, as ranges if the runs differ."""
     checkpoints = " or ".join(dict.fromkeys(run.protocol["checkpoint"] for run in runs))
-    updates = range_text([run.steps for run in runs], "update")
-    episodes = range_text([run.protocol["episodes"] for run in runs], "episode")
+    updates = statistics.range_text([run.steps for run in runs], "update")
+    episodes = statistics.range_text([run.protocol["episodes"] for run in runs], "episode")
     return f"{updates}, {episodes} per seed, {checkpoints} checkpoint"
 
 
 def _data_row(run: Run) -> ScoreRow:
     returns, normalized = (
-        None if mean is None else summarize([mean])
+        None if mean is None else statistics.summarize([mean])
         for mean in (run.data.return_mean, run.data.normalized_mean)
     )
     nobody = Group({}, ())
@@ -358,7 +352,7 @@ def _method_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
     """One row per group of a run."""
     for group in run.groups:
         returns, normalized = (
-            summarize(values) if (values := run.finite_scores(unit, group)) else None
+            statistics.summarize(values) if (values := run.finite_scores(unit, group)) else None
             for unit in ("return", "normalized")
         )
         yield ScoreRow(
