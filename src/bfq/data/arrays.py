@@ -103,12 +103,9 @@ def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: A
     if not len(episodes):
         raise refuse("no-rows", "there is no episode in it")
     parts = [_part(f"episode {number}", episode) for number, episode in enumerate(episodes)]
-    for name in parts[0]:
-        for number, part in enumerate(parts):
-            _check_alike(name, number, parts[0], part)
-    columns: dict[str, Any] = {
-        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
-    }
+    for number, part in enumerate(parts):
+        _check_alike(number, parts[0], part)
+    columns: Any = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return from_arrays(**columns, **settings)
 
 
@@ -132,33 +129,27 @@ def _part(title: str, episode: Mapping[str, npt.ArrayLike]) -> Arrays:
     if steps == 0:
         raise refuse("no-rows", f"there is no step in {title}")
     shifted = {"next_observations": seen[1:]} if len(seen) > steps else {}
-    return {**arrays, "observations": seen[:steps], **shifted, **_ends(title, episode, steps)}
+    last = np.arange(steps) == steps - 1
+    terminated = last * float(np.asarray(episode.get("terminated", False)))
+    terminals = as_array(f"{title}: terminals", episode.get("terminals", terminated))
+    if terminals.shape != (steps,):
+        found = f"{title} has {steps} steps, but its terminals have shape {terminals.shape}"
+        raise refuse("different-lengths", found)
+    ends = {"terminals": terminals, "timeouts": last & (terminals != 1)}
+    return {**arrays, "observations": seen[:steps], **shifted, **ends}
 
 
-def _ends(title: str, episode: Mapping[str, npt.ArrayLike], steps: int) -> Arrays:
-    terminals = np.zeros(steps)
-    if "terminals" in episode:
-        terminals = as_array(f"{title}: terminals", episode["terminals"])
-        if terminals.shape != (steps,):
-            found = f"{title} has {steps} steps, but its terminals have shape {terminals.shape}"
-            raise refuse("different-lengths", found)
-    else:
-        terminals[-1] = float(np.asarray(episode.get("terminated", False)))
-    return {"terminals": terminals, "timeouts": (np.arange(steps) == steps - 1) & (terminals != 1)}
-
-
-def _check_alike(name: str, number: int, first: Arrays, part: Arrays) -> None:
+def _check_alike(number: int, first: Arrays, part: Arrays) -> None:
     """Refuse an episode with rows of another width than the first, or another kind of end."""
-    if name not in part or len(part) != len(first):
+    if part.keys() != first.keys():
         longer, other = (0, number) if "next_observations" in first else (number, 0)
-        raise refuse(
-            "different-lengths",
-            f"episode {longer} has one observation more than actions, episode {other} does not",
-        )
-    shapes = [one[name].shape[1:] for one in (first, part)]
-    if shapes[0] != shapes[1]:
-        found = f"{name} have rows of shape {shapes[0]} in episode 0 but {shapes[1]} in episode {number}"
-        raise refuse("mixed-widths", found)
+        found = f"episode {longer} has one observation more than actions, episode {other} does not"
+        raise refuse("different-lengths", found)
+    for name in first:
+        shapes = first[name].shape[1:], part[name].shape[1:]
+        if shapes[0] != shapes[1]:
+            found = f"{name} have rows of shape {shapes[0]} in episode 0 but {shapes[1]} in episode {number}"
+            raise refuse("mixed-widths", found)
 
 
 def infer_range(actions: npt.NDArray[Any]) -> tuple[Floats, Floats, str]:

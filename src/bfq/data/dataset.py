@@ -11,10 +11,11 @@ import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -85,6 +86,11 @@ class Dataset:
         return self.summary.sha256
 
     @property
+    def last_rows(self) -> npt.NDArray[np.intp]:
+        """The last row of every episode; the very last row always ends one."""
+        return np.append(np.flatnonzero(self.episode_ends[:-1]), len(self) - 1)
+
+    @property
     def columns(self) -> dict[str, Column]:
         """The columns that training can see, with one row per transition."""
         return {name: getattr(self, name) for name in COLUMNS}
@@ -104,11 +110,9 @@ class Dataset:
         """The action logged after each of these rows, and 0 where the episode ends there."""
         rows = np.arange(len(self))[which]
         following = np.minimum(rows + 1, len(self) - 1)
-        ended = gather_rows({"episode_ends": self.episode_ends}, rows)["episode_ends"]
-        known = ~ended & (following > rows)
-        return gather_rows({"actions": self.actions}, following)["actions"], known.astype(
-            np.float32
-        )
+        ended = gather_rows({"ends": self.episode_ends}, rows)["ends"]
+        known = (~ended & (following > rows)).astype(np.float32)
+        return gather_rows({"actions": self.actions}, following)["actions"], known
 
     def with_summary(self, summary: "DataSummary") -> "Dataset":
         """The same dataset with a known summary, so that it need not be read to compute one."""
@@ -131,17 +135,27 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class DataSummary:
-    """A fingerprint of all numbers, the return of every episode, means and ranges."""
+class SummaryCard:
+    """A fingerprint of all numbers, means and ranges, as dataset.json holds them."""
 
-    sha256: str
-    episode_returns: Doubles  # undiscounted, including the last one if it is cut short
-    observation_mean: Doubles
-    observation_std: Doubles
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    observation_mean: list[float]
+    observation_std: list[Annotated[float, Meta(ge=0)]]
     reward_mean: float
-    reward_std: float
+    reward_std: Annotated[float, Meta(ge=0)]
     reward_low: float
     reward_high: float
+
+    def __post_init__(self) -> None:
+        if not self.reward_low <= self.reward_mean <= self.reward_high:
+            raise ValueError("reward_mean must lie between reward_low and reward_high")
+
+
+@dataclass(frozen=True)
+class DataSummary(SummaryCard):
+    """A summary with the undiscounted return of every episode, also of a last one that is cut short."""
+
+    episode_returns: Doubles
 
 
 def summarize_columns(columns: Columns, constants: Columns) -> DataSummary:
@@ -175,13 +189,13 @@ class Summarizer:
         starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
         return DataSummary(
             self._fingerprint.hexdigest(),
-            np.add.reduceat(rewards, starts),
-            self._observations.mean,
-            self._observations.std,
+            self._observations.mean.tolist(),
+            self._observations.std.tolist(),
             float(self._rewards.mean),
             float(self._rewards.std),
             float(rewards.min()),
             float(rewards.max()),
+            np.add.reduceat(rewards, starts),
         )
 
 
@@ -247,9 +261,8 @@ class Moments:
         squares = np.square(rows - mean).sum(0)
         count = self._count + len(rows)
         shift = mean - self._mean
-        self._squares = (
-            self._squares + squares + np.square(shift) * (self._count * len(rows) / count)
-        )
+        between = np.square(shift) * (self._count * len(rows) / count)
+        self._squares = self._squares + squares + between
         self._mean = self._mean + shift * (len(rows) / count)
         self._count = count
 

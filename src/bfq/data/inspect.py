@@ -24,10 +24,7 @@ FACT = (
     "D4RL's Hopper was lighter than today's: the policy that collected hopper-medium returns 12 % less with "
     "today's masses, 1253 and not 1430 (docs/data.md)"
 )
-ROLLED, PUBLISHED = (
-    "re-rolled in Hopper-v4 ",
-    " in D4RL's layout",
-)  # how descriptions of sources begin and end
+ROLLED, PUBLISHED = "re-rolled in Hopper-v4 ", " in D4RL's layout"  # begins and ends sources
 
 
 def masses_hint(source: str) -> str:
@@ -104,7 +101,7 @@ def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def episodes(dataset: Dataset) -> dict[str, Any]:
     """Lengths, returns and ends of the episodes."""
-    last = _last_rows(dataset)
+    last = dataset.last_rows
     lengths = np.diff(last, prepend=-1)
     returns = dataset.episode_returns
     terminal = np.asarray(dataset.masks[last]) == 0
@@ -240,17 +237,11 @@ def _counts(dataset: Dataset) -> dict[str, int]:
     arrays = (*dataset.columns.values(), *dataset.infos.values())
     return {
         "transitions": len(dataset),
-        "episodes": len(_last_rows(dataset)),
+        "episodes": len(dataset.last_rows),
         "observation_dim": dataset.observation_dim,
         "action_dim": dataset.action_dim,
         "bytes": sum(int(array.nbytes) for array in arrays),
     }
-
-
-def _last_rows(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """The last row of every episode; the very last row always ends one."""
-    marked = np.flatnonzero(dataset.episode_ends[:-1])
-    return np.append(marked, len(dataset) - 1)
 
 
 def _range(of: dict[str, float]) -> str:

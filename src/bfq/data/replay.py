@@ -138,7 +138,7 @@ def _inside(dataset: Dataset) -> Rows:
 
 def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, int, int]]:
     """The row of the state, the first row and the row after the last, of evenly spaced episodes."""
-    last = np.append(np.flatnonzero(dataset.episode_ends[:-1]), len(dataset) - 1)
+    last = dataset.last_rows
     state = np.append(0, last[:-1] + 1)
     first = state + (when == "after")
     long = np.flatnonzero(last > first)

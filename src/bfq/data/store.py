@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from bfq.data.dataset import Column, Dataset, DataSummary, Doubles, Summarizer
+from bfq.data.dataset import Column, Dataset, DataSummary, Summarizer, SummaryCard
 from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
 from bfq.options import Name, Positive
@@ -61,23 +61,6 @@ def dataset_folder(name: str) -> Path:
 def downloads() -> Path:
     """The folder of downloaded files."""
     return home() / "downloads"
-
-
-@dataclass(frozen=True)
-class SummaryCard:
-    """A summary without its returns, which are in a file of their own."""
-
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    observation_mean: list[float]
-    observation_std: list[Annotated[float, Meta(ge=0)]]
-    reward_mean: float
-    reward_std: Annotated[float, Meta(ge=0)]
-    reward_low: float
-    reward_high: float
-
-    def __post_init__(self) -> None:
-        if not self.reward_low <= self.reward_mean <= self.reward_high:
-            raise ValueError("reward_mean must lie between reward_low and reward_high")
 
 
 @dataclass(frozen=True)
@@ -138,38 +121,17 @@ def open_dataset(folder: Path) -> Dataset:
     """Open the dataset in a folder. Rows are read when they are used; nothing is executed."""
     card = _read_card(folder)
     dataset = _assemble(folder, card, card.transitions)
-    returns: Doubles = _open_array(folder / "returns.npy")
-    ends = dataset.episode_ends
-    episodes = int(np.count_nonzero(ends[:-1])) + 1
-    if returns.dtype != np.float64 or returns.shape != (episodes,):
-        raise _damaged(folder / "returns.npy", f"it must have {episodes} numbers, one per episode")
-    values = vars(card.summary) | {
-        name: np.asarray(getattr(card.summary, name), np.float64)
-        for name in ("observation_mean", "observation_std")
-    }
-    summary = DataSummary(**values, episode_returns=returns)
+    returns = _open_array(folder / "returns.npy", (len(dataset.last_rows),), np.float64)
     named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
-    return named.with_summary(summary)
+    return named.with_summary(DataSummary(**vars(card.summary), episode_returns=returns))
 
 
 def _assemble(folder: Path, layout: SharedLayout, rows: int) -> Dataset:
     """The columns as views of the mapped rows."""
-    packed = _open_array(folder / "transitions.npy")
-    ends = np.array(_open_array(folder / "episode_ends.npy"))
-    infos = {name: _open_array(folder / f"infos-{name}.npy") for name in layout.infos}
     s, a = layout.observation_dim, layout.action_dim
-    if packed.dtype != np.float32 or packed.shape != (rows, 2 * s + a + 2):
-        wanted = f"float32 of shape ({rows}, {2 * s + a + 2}), as {CARD} says"
-        found = f"{packed.dtype} of shape {packed.shape}"
-        raise _damaged(
-            folder / "transitions.npy",
-            f"it must be {wanted} (transitions, observation_dim, action_dim), not {found}",
-        )
-    if ends.dtype != bool or ends.shape != (rows,):
-        raise _damaged(folder / "episode_ends.npy", f"it must have {rows} flags (transitions)")
-    for name, column in infos.items():
-        if column.shape[:1] != (rows,):
-            raise _damaged(folder / f"infos-{name}.npy", f"it must have {rows} rows (transitions)")
+    packed = _open_array(folder / "transitions.npy", (rows, 2 * s + a + 2), np.float32)
+    ends = np.array(_open_array(folder / "episode_ends.npy", (rows,), np.bool_))
+    infos = {name: _open_array(folder / f"infos-{name}.npy", (rows,)) for name in layout.infos}
     observations, actions, following, rewards, masks = np.split(
         packed, np.cumsum([s, a, s, 1]), axis=1
     )
@@ -180,16 +142,22 @@ def _assemble(folder: Path, layout: SharedLayout, rows: int) -> Dataset:
     )  # fmt: skip
 
 
-def _open_array(path: Path) -> Column:
+def _open_array(path: Path, shape: tuple[int, ...], dtype: type | None = None) -> Column:
+    """Map an array of this shape and type, or of any type and shape of a row."""
     try:
         array: Column = np.lib.format.open_memmap(path, mode="r")  # refuses objects
+        wrong = (
+            dtype not in (None, array.dtype) or array.shape[: dtype and array.ndim or 1] != shape
+        )
+        problem = (
+            f"it holds {array.dtype} of shape {array.shape} and not of {shape} "
+            f"(transitions, observation_dim and action_dim in {CARD})"
+        )
     except Exception as error:  # noqa: BLE001 - a parser of damaged files may raise anything
-        raise _damaged(path, str(error) or type(error).__name__) from error
+        wrong, problem = True, str(error).rstrip(".") or type(error).__name__
+    if wrong:
+        raise BadInput(f"{path} is damaged: {problem}. Remove the folder.")
     return array
-
-
-def _damaged(path: Path, problem: str) -> BadInput:
-    return BadInput(f"{path} is damaged: {problem.rstrip('.')}. Remove the folder.")
 
 
 def exists(folder: Path) -> bool:
@@ -357,11 +325,7 @@ class Writer:
                     file.write(_header(dtype, (self.rows, *shape)))
             summary = self._summary(layout)
             np.save(self._part / "returns.npy", summary.episode_returns)
-            values = {
-                key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in vars(summary).items()
-                if key != "episode_returns"
-            }
+            values = {key: getattr(summary, key) for key in SummaryCard.__dataclass_fields__}
             card = Card(
                 **vars(layout), name=name, source=source, notes=list(notes), made=dict(made or {}),
                 transitions=self.rows, summary=SummaryCard(**values),

@@ -13,15 +13,13 @@ from bfq.data.dataset import Dataset, Floats
 from bfq.errors import unknown
 from bfq.run import RewardTransform, TransformsRecord
 
-REWARDS = (
-    "none",
-    "return_range",
-    "minus_one",
-    "cql_antmaze",
-    "standardize",
-    "hundredfold",
-    "min_max",
-)
+CONSTANTS = {  # scale and shift
+    "none": (1.0, 0.0),
+    "minus_one": (1.0, -1.0),  # IQL, AntMaze
+    "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
+    "hundredfold": (100.0, 0.0),  # ReBRAC, AntMaze
+}
+REWARDS = (*CONSTANTS, "return_range", "standardize", "min_max")
 OBSERVATIONS = ("none", "standardize", "standardize_padded")
 CONSTANT = 1e-6  # a smaller standard deviation is rounding of a constant, as in MeanFlowQL
 
@@ -80,41 +78,35 @@ def fit_transforms(
     """Fit the chosen transforms to a dataset."""
     if observations not in OBSERVATIONS:
         raise unknown("observation transform", observations, OBSERVATIONS)
-    mean = np.zeros(dataset.observation_dim, np.float32)
-    std = np.ones(dataset.observation_dim, np.float32)
-    if observations == "standardize":
-        mean = dataset.summary.observation_mean.astype(np.float32)
-        std = dataset.summary.observation_std.astype(np.float32)
-        std = np.where(std < CONSTANT, np.float32(1.0), std)
+    mean, std = np.zeros(dataset.observation_dim), np.ones(dataset.observation_dim)
+    if observations != "none":
+        mean = np.array(dataset.summary.observation_mean)
+        std = np.array(dataset.summary.observation_std)
     if observations == "standardize_padded":  # TD3-BC
-        mean = dataset.summary.observation_mean.astype(np.float32)
-        std = (dataset.summary.observation_std + 1e-3).astype(np.float32)
-    return Transforms(
-        mean, std, dataset.action_low, dataset.action_high, _reward(dataset, reward), observations
-    )
+        std += 1e-3
+    center, scale = mean.astype(np.float32), std.astype(np.float32)
+    if observations == "standardize":
+        scale = np.where(scale < CONSTANT, np.float32(1.0), scale)
+    low, high, rewards = dataset.action_low, dataset.action_high, fit_rewards(dataset, reward)
+    return Transforms(center, scale, low, high, rewards, observations)
 
 
-def _reward(dataset: Dataset, name: str) -> RewardTransform:
+def fit_rewards(dataset: Dataset, name: str) -> RewardTransform:
     """The reward transforms of the literature, by name."""
-    returns = dataset.episode_returns
-    spread = float(np.ptp(returns))
-    scales = {
-        "none": (1.0, 0.0),
-        "return_range": (1000.0 / spread if spread > 0 else 1.0, 0.0),  # IQL, locomotion
-        "minus_one": (1.0, -1.0),  # IQL, AntMaze
-        "cql_antmaze": (4.0, -2.0),  # 4 (r − ½)
-        "hundredfold": (100.0, 0.0),  # ReBRAC, AntMaze
-    }
+    if name not in REWARDS:
+        raise unknown("reward transform", name, REWARDS)
+    scale, shift = CONSTANTS.get(name, (1.0, 0.0))
+    if name == "return_range":  # IQL, locomotion
+        spread = float(np.ptp(dataset.episode_returns))
+        scale = 1000.0 / spread if spread > 0 else 1.0
     if name == "min_max":  # EDP's code, Adroit: from the smallest reward, −1, to the largest, 1
         low, high = dataset.summary.reward_low, dataset.summary.reward_high
         scale = 2.0 / (high - low) if high > low else 1.0
-        return RewardTransform(name, scale, -1.0 - scale * low)
+        shift = -1.0 - scale * low
     if name == "standardize":
         std = dataset.summary.reward_std or 1.0
-        return RewardTransform(name, 1.0 / std, -dataset.summary.reward_mean / std)
-    if name not in scales:
-        raise unknown("reward transform", name, REWARDS)
-    return RewardTransform(name, *scales[name])
+        scale, shift = 1.0 / std, -dataset.summary.reward_mean / std
+    return RewardTransform(name, scale, shift)
 
 
 def apply_transforms(transforms: Transforms, dataset: Dataset) -> dict[str, Floats]:
