@@ -1,6 +1,8 @@
 """The documentation's code runs, an agent is one file, and the agents' pages are what their files say."""
 
+import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,10 @@ def test_values_on_a_task_have_sources_in_every_section(capsys):
     shown = capsys.readouterr().out
     assert "evaluation: candidates" in shown
     assert "data: reward" in shown
+
+
+def test_the_walk_names_functions_that_exist():
+    rows = re.findall(r"^\| \d+ \| `([\w.]+)\.(\w+)` ", (DOCS / "architecture.md").read_text(), re.M)
+    assert len(rows) >= 12
+    for module, name in rows:
+        assert callable(getattr(importlib.import_module(module), name))
