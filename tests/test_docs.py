@@ -75,7 +75,9 @@ def test_values_on_a_task_have_sources_in_every_section(capsys):
 
 
 def test_the_walk_names_functions_that_exist():
-    rows = re.findall(r"^\| \d+ \| `([\w.]+)\.(\w+)` ", (DOCS / "architecture.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| \d+ \| `([\w.]+)\.(\w+)` ", (DOCS / "architecture.md").read_text(), re.M
+    )
     assert len(rows) >= 12
     for module, name in rows:
         assert callable(getattr(importlib.import_module(module), name))
