@@ -95,11 +95,11 @@ def test_equations_are_split_by_what_they_depend_on():
     assert {e.primitive.name for e in split.equations[Kind.STATE]} <= {"mul", "add"}
     assert split.member_bytes() >= 16
 
-    constants = split.constants()
-    shared = split.per_step(inputs[0], constants)
-    own = split.per_member(inputs[0], inputs[1], constants, shared)
+    constants = split.part(Kind.ALWAYS)()
+    shared = split.part(Kind.STEP)(inputs[0], constants)
+    own = split.part(Kind.MEMBER)(inputs[0], inputs[1], constants, shared)
     expected = function(*inputs)
-    found = split.remainder(*inputs, constants, shared, own)
+    found = split.part(Kind.STATE)(*inputs, constants, shared, own)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
 

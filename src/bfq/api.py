@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bfq.agents.contract import Agent
-from bfq.agents.registry import check_acting, load_agent
+from bfq.agents.registry import load_agent
 from bfq.data.dataset import Dataset
 from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
-from bfq.evaluation.protocol import protocol_from
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
-from bfq.options import OPTIONS, PROTOCOL, check_options
+from bfq.options import OPTIONS, PROTOCOL
 from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import check_same, compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
@@ -179,7 +178,7 @@ def evaluate(
         A record like result.json, with today's versions and device. `command` trains the run.
     """
     given = locals()
-    asked = check_options({name: given[name] for name in PROTOCOL}, PROTOCOL)
+    asked = {name: given[name] for name in PROTOCOL}
     run = load_run(Path(folder))
     if not 0 <= member < len(run.members):
         raise BadInput(f"the run has no member {member}.")
@@ -189,9 +188,7 @@ def evaluate(
     if environment is None:
         raise BadInput(f"the run in {folder} has no simulator to score it in.")
     trained = load_trained(folder)
-    chosen = protocol_from({**run.evaluation, **asked})
-    population = trained.population
-    check_acting(population.agent, population.configs, chosen.acting)
+    chosen = trained.protocol(**asked)
     if video is not None:
         film(trained.act(chosen), environment, chosen, len(run.members), member, Path(video))
     return evaluate_run(trained, environment, chosen)

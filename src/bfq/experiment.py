@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bfq.agents.contract import Spec
-from bfq.agents.registry import configure, get_agent
+from bfq.agents.registry import check_acting, configure, get_agent
 from bfq.data.dataset import Dataset, release_pages
 from bfq.data.store import exists
 from bfq.data.transforms import Transforms, apply_transforms, fit_transforms
@@ -131,10 +131,12 @@ class Trained:
     checkpoint: Checkpoint
     transforms: Transforms
 
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol of the run's own evaluations."""
-        return protocol_from(dict(self.run.evaluation))
+    def protocol(self, **changes: Any) -> Protocol:
+        """The protocol of the run's own evaluations, with the changes that are not None."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        chosen = protocol_from({**self.run.evaluation, **given})
+        check_acting(self.population.agent, self.population.configs, chosen.acting)
+        return chosen
 
     def act(self, protocol: Protocol) -> Act:
         """How all members act under a protocol."""
@@ -290,9 +292,9 @@ def draw_frames(folder: Path) -> None:
     if environment is None:
         return
     trained = load_trained(folder)
-    act, members = trained.act(trained.protocol), len(trained.run.members)
+    protocol = trained.protocol()
     try:
-        picture = strip(act, environment, trained.protocol, members)
+        picture = strip(trained.act(protocol), environment, protocol, len(trained.run.members))
     except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it
         say(
             f"note: no pictures of the policy: this machine cannot render {environment.simulator}: {error!r}"

@@ -1,19 +1,17 @@
 """From a run to a policy file: the plan of one member, checked against the agent, in one format."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from bfq.agents.registry import check_acting
 from bfq.deploy.formats import FORMATS, arrays_of
 from bfq.deploy.numpy_policy import FORMAT, NumpyPolicy
 from bfq.deploy.plan import PolicyPlan, plan_of
 from bfq.errors import BadInput, unknown
-from bfq.evaluation.protocol import Protocol
 from bfq.experiment import Trained, load_trained
 from bfq.files import check_place, make_folder, write_bytes
 from bfq.run import versions
@@ -48,14 +46,9 @@ def export_policy(
     """
     path, format = _place(Path(folder), out, member, format)
     trained = load_trained(folder)
-    given = {"temperature": temperature, "policy": policy}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    acting = replace(trained.protocol.acting, candidates=1, **changes)
-    Protocol(acting=acting).check()
-    state, config = trained.member(member)
-    agent, transforms = trained.population.agent, trained.transforms
-    check_acting(agent, config, acting)
-    plan, which = plan_of(agent, state, acting.policy, acting.temperature, transforms)
+    acting = trained.protocol(temperature=temperature, policy=policy, candidates=1).acting
+    agent, (state, config) = trained.population.agent, trained.member(member)
+    plan, which = plan_of(agent, state, acting.policy, acting.temperature, trained.transforms)
     metadata = _metadata(trained, member, plan, which)
 
     def act(observations: Any, key: Any) -> Any:
@@ -86,7 +79,8 @@ def _place(
 
 def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> dict[str, Any]:
     """The origin of the policy, its inputs and outputs, and what the NumPy runtime needs."""
-    run, candidates = trained.run, trained.protocol.acting.candidates
+    run, chosen = trained.run, trained.population.members[member]
+    candidates = run.evaluation["candidates"]
     remark = "It draws one action per observation."
     if not plan.noise_dim:
         remark = "It is deterministic."
@@ -98,8 +92,8 @@ def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> di
         "task": run.task,
         "update": trained.checkpoint.step,
         "member": member,
-        "seed": trained.population.members[member].seed,
-        "overrides": dict(trained.population.members[member].overrides),
+        "seed": chosen.seed,
+        "overrides": chosen.overrides,
         "policy": which,
         "observation_dim": plan.observation_dim,
         "action_dim": plan.action_dim,

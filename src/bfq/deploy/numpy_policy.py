@@ -172,15 +172,9 @@ class NumpyPolicy:
             given = np.asarray(noise, np.float32)
             if given.shape != place.shape:
                 raise ValueError(f"the noise for this has shape {place.shape}, not {given.shape}.")
-            np.multiply(given, self.temperature, out=place)
-        elif self.temperature == 0.0:
-            place[...] = 0.0
-        elif place.ndim == 1:
-            self._random.standard_normal(dtype=np.float32, out=place)
-            np.multiply(place, self.temperature, out=place)
         else:
-            drawn = self._random.standard_normal(place.shape, np.float32)
-            np.multiply(drawn, self.temperature, out=place)
+            given = self._random.standard_normal(place.shape, np.float32)
+        np.multiply(given, self.temperature, out=place)
 
     def _forward(self, arrays: _Pass, action: Floats) -> Floats:
         x = arrays.input

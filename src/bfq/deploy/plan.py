@@ -8,7 +8,6 @@
 The embeddings of the times (r, t) = (0, 1) are constants, added to the bias of the first layer.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,70 +69,42 @@ def plan_of(
     agent: Agent, state: Any, policy: str, temperature: float, transforms: Transforms
 ) -> tuple[PolicyPlan, str]:
     """Return the plan of one member, and whether it is the "ema" or the "online" policy."""
-    acting = agent.network(state, policy) if agent.network else None
-    if acting is None:
-        raise _refusal(agent, "acts in several network calls")
-    network, which = acting
-    if type(network) not in _CHAINS:
-        raise _refusal(agent, f"acts with a {type(network).__name__}")
     sizes = len(transforms.observation_mean), len(transforms.action_low)
+    acting = agent.network(state, policy) if agent.network else None
     try:
-        layers, noise_dim, output = _CHAINS[type(network)](network, *sizes)
+        if acting is None:
+            raise ValueError("acts in several network calls")
+        layers, noise_dim, output = _chain(acting[0], *sizes)
     except ValueError as error:
-        raise _refusal(agent, str(error)) from error
+        names = ", ".join(name for name in agent_names() if get_agent(name).network)
+        raise BadInput(
+            f"this {agent.name} {error}, but an exported policy is one call of an MLP without layer "
+            f"norm: choose other settings of {names}, or name such a network as `network` in the "
+            "registration of your agent."
+        ) from error
     if not all(np.isfinite(part).all() for layer in layers for part in layer[:2]):
         raise BadInput("this member's weights are not finite: its training has diverged.")
     temperature = temperature if noise_dim else 0.0
-    return PolicyPlan(layers, output, noise_dim, temperature, transforms), which
+    return PolicyPlan(layers, output, noise_dim, temperature, transforms), acting[1]
 
 
-def _refusal(agent: Agent, reason: str) -> BadInput:
-    names = ", ".join(name for name in agent_names() if get_agent(name).network)
-    return BadInput(
-        f"this {agent.name} {reason}, but an exported policy is one call of an MLP without layer "
-        f"norm: choose other settings of {names}, or name such a network as `network` in the "
-        "registration of your agent."
-    )
-
-
-Chain = tuple[tuple[Layer, ...], int, str]  # layers, numbers of noise, output rule
-
-
-def _embedded(network: EmbeddedVelocity, s: int, a: int) -> Chain:
-    """[a_t, embedding of t, embedding of r, s] with t = 1, r = 0."""
-    code = network.code(jnp.zeros(()), jnp.ones(()))
-    layers = _layers(network.trunk, [slice(-s, None), slice(0, a)], slice(a, -s), code)
-    return layers, a, "noise_minus"
-
-
-def _raw_time(network: RawTimeVelocity, s: int, a: int) -> Chain:
-    """[s, a_t, t, r] with t = 1, r = 0."""
-    times = np.array([1.0, 0.0])
-    return _layers(network.trunk, [slice(0, s + a)], slice(s + a, None), times), a, "noise_minus"
-
-
-def _noise_first(network: FlowNet, s: int, a: int) -> Chain:
-    """[s, z]: a one-step policy."""
-    if len(network.trunk.hidden[0].weight) != s + a:
-        raise ValueError("acts in several network calls")
-    return _layers(network.trunk, [slice(0, s + a)]), a, "plain"
-
-
-def _deterministic(network: Deterministic, s: int, a: int) -> Chain:
-    return _layers(network.mean, [slice(0, s)]), 0, "tanh"
-
-
-def _gaussian(network: Gaussian, s: int, a: int) -> Chain:
-    return _layers(network.mean, [slice(0, s)]), 0, "tanh" if network.tanh_mean else "plain"
-
-
-_CHAINS: dict[type, Callable[..., Chain]] = {
-    EmbeddedVelocity: _embedded,
-    RawTimeVelocity: _raw_time,
-    FlowNet: _noise_first,
-    Deterministic: _deterministic,
-    Gaussian: _gaussian,
-}
+def _chain(network: Any, s: int, a: int) -> tuple[tuple[Layer, ...], int, str]:
+    """The layers of a network on [s, noise], the numbers of noise, and the output rule."""
+    kind = type(network)
+    if kind is EmbeddedVelocity:  # [a_t, embedding of t, embedding of r, s] with t = 1, r = 0
+        code = network.code(jnp.zeros(()), jnp.ones(()))
+        rows = [slice(-s, None), slice(0, a)]
+        return _layers(network.trunk, rows, slice(a, -s), code), a, "noise_minus"
+    if kind is RawTimeVelocity:  # [s, a_t, t, r] with t = 1, r = 0
+        times = np.array([1.0, 0.0])
+        layers = _layers(network.trunk, [slice(0, s + a)], slice(s + a, None), times)
+        return layers, a, "noise_minus"
+    if kind is FlowNet and len(network.trunk.hidden[0].weight) == s + a:  # [s, z]: one step
+        return _layers(network.trunk, [slice(0, s + a)]), a, "plain"
+    if kind in (Deterministic, Gaussian):
+        bounded = kind is Deterministic or network.tanh_mean
+        return _layers(network.mean, [slice(0, s)]), 0, "tanh" if bounded else "plain"
+    raise ValueError(f"acts with a {kind.__name__}, or in several network calls")
 
 
 def _layers(

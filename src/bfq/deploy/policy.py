@@ -1,35 +1,23 @@
 """A trained member as a function from observations to actions, in the units of the log."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
-from bfq.agents.contract import Acting, Agent
-from bfq.agents.registry import check_acting
-from bfq.data.transforms import Transforms
+from bfq.agents.contract import Acting
 from bfq.errors import BadInput
-from bfq.evaluation.protocol import Protocol
-from bfq.experiment import load_trained
+from bfq.experiment import Trained, load_trained
 
 
 class Policy:
     """A trained policy: call it with one observation, or a batch, in the units of the log."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        state: Any,
-        config: Any,
-        transforms: Transforms,
-        acting: Acting,
-        seed: int,
-    ):
-        self._name, self._acting = agent.name, acting
-        self._transforms, self._key, self._calls = transforms, jax.random.key(seed), 0
+    def __init__(self, trained: Trained, member: int, acting: Acting, seed: int):
+        agent, (state, config) = trained.population.agent, trained.member(member)
+        self._name, self._acting, self._transforms = agent.name, acting, trained.transforms
+        self._key, self._calls = jax.random.key(seed), 0
         self._act = jax.jit(
             lambda observations, key: agent.act(state, observations, key, config, acting)
         )
@@ -64,10 +52,5 @@ def load_policy(
 ) -> Policy:
     """Load a member of a run at its last checkpoint; it acts as the run's protocol says by default."""
     trained = load_trained(folder)
-    state, config = trained.member(member)
-    given = {"candidates": candidates, "temperature": temperature}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    acting = replace(trained.protocol.acting, **changes)
-    Protocol(acting=acting).check()
-    check_acting(trained.population.agent, config, acting)
-    return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)
+    acting = trained.protocol(candidates=candidates, temperature=temperature).acting
+    return Policy(trained, member, acting, seed)

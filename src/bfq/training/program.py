@@ -7,7 +7,7 @@ draw stays the same, and every number up to rounding.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -87,12 +87,14 @@ def run_updates(
     # All members are at the same update. Without a member axis, the step can decide what is computed.
     state_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
     member_axes = (0, 0, 0 if streamed else None)
-    per_member = jax.vmap(split.per_member, in_axes=(None, member_axes, None, None))
-    remainder = jax.vmap(split.remainder, in_axes=(None, member_axes, state_axes, None, None, 0))
-    constants = split.constants()
+    per_member = jax.vmap(split.part(Kind.MEMBER), in_axes=(None, member_axes, None, None))
+    remainder = jax.vmap(
+        split.part(Kind.STATE), in_axes=(None, member_axes, state_axes, None, None, 0)
+    )
+    constants = split.part(Kind.ALWAYS)()
 
     def hoist(step: Array, batches: Array | None) -> tuple[Any, Any]:
-        shared = split.per_step(step, constants)
+        shared = split.part(Kind.STEP)(step, constants)
         data = batches if streamed else rows
         return shared, per_member(step, (keys, configs, data), constants, shared)
 
@@ -143,50 +145,31 @@ class SplitFunction(NamedTuple):
     hoisted: dict[Kind, list[Var]]  # values that later parts read
     result: Any  # the shapes of the function's result
 
-    def constants(self) -> list[Any]:
-        """Values that are the same for all updates."""
-        return self._part(Kind.ALWAYS, self.hoisted[Kind.ALWAYS])()
-
-    def per_step(self, step: Any, constants: list[Any]) -> list[Any]:
-        """Values that depend on the number of the update, for all members."""
-        part = self._part(Kind.STEP, self.hoisted[Kind.STEP])
-        return part(*jax.tree.leaves((step, constants)))
-
-    def per_member(
-        self, step: Any, member: Any, constants: list[Any], shared: list[Any]
-    ) -> list[Any]:
-        """Values of one member that do not depend on its state."""
-        part = self._part(Kind.MEMBER, self.hoisted[Kind.MEMBER])
-        return part(*jax.tree.leaves((step, member, constants, shared)))
-
-    def remainder(
-        self,
-        step: Any,
-        member: Any,
-        state: Any,
-        constants: list[Any],
-        shared: list[Any],
-        own: list[Any],
-    ) -> Any:
-        """The function's result, from the hoisted values."""
-        part = self._part(Kind.STATE, self.traced.jaxpr.outvars)
-        leaves = jax.tree.leaves((step, member, state, constants, shared, own))
-        return jax.tree.unflatten(jax.tree.structure(self.result), part(*leaves))
-
     def member_bytes(self) -> int:
         """Bytes hoisted for one update of one member."""
         shapes = [getattr(var.aval, "shape", ()) for var in self.hoisted[Kind.MEMBER]]
         return sum(4 * math.prod(shape) for shape in shapes)
 
-    def _part(self, kind: Kind, wanted: Sequence[Any]) -> Callable[..., list[Any]]:
-        """The equations of this kind, as a function of all inputs and hoisted values up to it."""
+    def part(self, kind: Kind) -> Callable[..., Any]:
+        """The equations of this kind, as a function of all inputs and hoisted values up to it.
+
+        It returns the values that later parts read; the part of the state returns the function's result.
+        """
+        last = kind == Kind.STATE
         given = [var for of, inputs in self.inputs.items() if of <= kind for var in inputs]
         before = [var for of, hoisted in self.hoisted.items() if of < kind for var in hoisted]
-        equations = [*self.equations[Kind.CONSTANT], *self.equations[kind]]
         part = self.traced.jaxpr.replace(
-            invars=given + before, eqns=equations, outvars=list(wanted)
+            invars=given + before,
+            eqns=[*self.equations[Kind.CONSTANT], *self.equations[kind]],
+            outvars=self.traced.jaxpr.outvars if last else self.hoisted[kind],
         )
-        return jaxpr_as_fun(ClosedJaxpr(part, self.traced.consts))
+        compute = jaxpr_as_fun(ClosedJaxpr(part, self.traced.consts))
+
+        def compute_tree(*arguments: Any) -> Any:
+            found = compute(*jax.tree.leaves(arguments))
+            return jax.tree.unflatten(jax.tree.structure(self.result), found) if last else found
+
+        return compute_tree
 
 
 def split_by_dependency(
