@@ -153,7 +153,8 @@ def test_a_file_is_downloaded_once_checked_and_recorded(remote, server, tmp_path
     assert seen[-1] == (len(BODY), len(BODY))
     assert visible(path.parent) == {"a.hdf5", "a.hdf5.ledger.json"}
     fetch(remote)
-    fetch(remote, offline=True)
+    monkeypatch.setenv("BFQ_OFFLINE", "1")
+    fetch(remote)
     assert len(server.asked) == 1
 
 
@@ -276,14 +277,15 @@ def test_a_file_without_checksum_is_trusted_once(unpublished, server, tmp_path):
             fetch(unpublished, tmp_path)
 
 
-def test_a_file_put_there_by_hand_is_checked(unpublished, remote, server, tmp_path):
+def test_a_file_put_there_by_hand_is_checked(unpublished, remote, server, tmp_path, monkeypatch):
     (tmp_path / "a.hdf5").write_bytes(OTHER)
-    assert fetch(unpublished, tmp_path, offline=True)
+    monkeypatch.setenv("BFQ_OFFLINE", "1")
+    assert fetch(unpublished, tmp_path)
     with pytest.raises(BadInput, match="remove it"):
-        fetch(remote, tmp_path, offline=True)
+        fetch(remote, tmp_path)
     (tmp_path / "a.hdf5").write_bytes(b"<html>" + BODY)
     with pytest.raises(BadInput, match="begins with"):
-        fetch(unpublished, tmp_path, offline=True)
+        fetch(unpublished, tmp_path)
     assert not server.asked
 
 
@@ -363,13 +365,15 @@ def shelve(server: Server, files: dict[str, bytes], **changed: object) -> None:
     server.answers[LISTING] = answer
 
 
-def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path):
+def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path, monkeypatch):
     shelve(server, FILES)
     server.answers[f"{HUB}{DATA}/main_data.hdf5"] = Gives(BODY[:-1] + b"?")
     with pytest.raises(BadInput, match=sha(BODY)):
         fetch_minari(ID, tmp_path, hub=server.root)
-    with pytest.raises(BadInput, match=f"{ID} is not on this machine.*human-v9/data"):
-        fetch_minari(ID, tmp_path, hub=server.root, offline=True)
+    with monkeypatch.context() as offline:
+        offline.setenv("BFQ_OFFLINE", "1")
+        with pytest.raises(BadInput, match=f"{ID} is not on this machine.*human-v9/data"):
+            fetch_minari(ID, tmp_path, hub=server.root)
     shelve(server, FILES)
     home = fetch_minari(ID, tmp_path, hub=server.root)
     assert home == tmp_path / "D4RL" / "pen" / "human-v9"
@@ -377,7 +381,9 @@ def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path):
         assert (tmp_path / "D4RL" / path).read_bytes() == body
     assert server.asked[-1][0].endswith("/metadata.json")
     count = len(server.asked)
-    assert fetch_minari(ID, tmp_path, hub=server.root, offline=True) == home
+    with monkeypatch.context() as offline:
+        offline.setenv("BFQ_OFFLINE", "1")
+        assert fetch_minari(ID, tmp_path, hub=server.root) == home
     assert len(server.asked) == count
     (home / "data" / "main_data.hdf5").write_bytes(OTHER)
     with pytest.raises(BadInput, match="is not the expected file"):

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns
-from bfq.data.dataset import Arrays, Dataset, Flags, Floats
+from bfq.data.dataset import COLUMNS, Arrays, Dataset, Flags, Floats
 from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
 from bfq.errors import unknown
@@ -63,20 +63,12 @@ def from_arrays(
         raise refuse("no-transition-left", "no transition is left: every row ends an episode")
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         notes = (*found, *check_succession(log), *find_suspicions(log, left_out))
-    return Dataset(
-        log.observations[kept],
-        log.actions[kept],
-        log.rewards[kept],
-        following[kept],
-        (~log.terminal[kept]).astype(np.float32),
-        ends[kept],
-        log.action_low,
-        log.action_high,
-        name,
-        source,
-        notes,
-        {key: _aligned(key, value, len(log))[kept] for key, value in (infos or {}).items()},
-    )
+    masks = (~log.terminal).astype(np.float32)
+    extra = {key: _aligned(key, value, len(log))[kept] for key, value in (infos or {}).items()}
+    rows = (log.observations, log.actions, log.rewards, following, masks, ends)
+    chosen: Any = {column: values[kept] for column, values in zip(COLUMNS, rows, strict=True)}
+    chosen |= {"action_low": log.action_low, "action_high": log.action_high}
+    return Dataset(**chosen, name=name, source=source, notes=notes, infos=extra)
 
 
 def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:

@@ -68,9 +68,8 @@ def fetch(
     remote: Remote,
     folder: Path | None = None,
     *,
-    offline: bool | None = None,
-    progress: Progress | None = None,
-    say: Say | None = None,
+    progress: Progress = lambda done, total: None,
+    say: Say = lambda sentence: None,
     retries: int = 3,
     timeout: float = 20.0,
 ) -> Path:
@@ -78,10 +77,9 @@ def fetch(
     target = (folder or store.downloads()) / remote.file
     if target.name != remote.file or remote.file.startswith("."):
         raise BadInput(f"{remote.file!r} cannot name a file.")
-    say = say or (lambda sentence: None)
     if target.exists():
         return _check_present(remote, target, say)
-    if is_offline(offline):
+    if is_offline():
         raise BadInput(
             f"{remote.file} is not on this machine and downloads are disabled: put it at {target}"
             f" (it is published at {remote.mirrors[0]}), or unset {OFFLINE}."
@@ -91,15 +89,15 @@ def fetch(
         with FileLock(target.with_name(f".{target.name}.lock")):
             if target.exists():  # another process was faster
                 return _check_present(remote, target, say)
-            transfer = _Transfer(remote, target, progress or (lambda done, total: None), timeout)
+            transfer = _Transfer(remote, target, progress, timeout)
             return _try_mirrors(transfer, say, retries)
     except OSError as error:
         raise DiskTrouble(f"cannot write {target}: {error.strerror or error}.") from error
 
 
-def is_offline(offline: bool | None = None) -> bool:
-    """Whether downloads are disabled, by the argument or else by $BFQ_OFFLINE."""
-    return os.environ.get(OFFLINE, "") not in ("", "0") if offline is None else offline
+def is_offline() -> bool:
+    """Whether downloads are disabled by $BFQ_OFFLINE."""
+    return os.environ.get(OFFLINE, "") not in ("", "0")
 
 
 def _check_present(remote: Remote, target: Path, say: Say) -> Path:

@@ -83,10 +83,8 @@ def fetch_minari(
     folder: Path,
     *,
     hub: str = _HUB,
-    offline: bool | None = None,
-    progress: Progress | None = None,
-    say: Say | None = None,
-    retries: int = 3,
+    progress: Progress = lambda done, total: None,
+    say: Say = lambda sentence: None,
 ) -> Path:
     """Return the folder of a Minari dataset (such as D4RL/pen/human-v2), laid out as Minari's own."""
     if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", dataset_id, re.ASCII):
@@ -94,13 +92,13 @@ def fetch_minari(
     home = folder.joinpath(*dataset_id.split("/"))
     if _is_complete(dataset_id, home / "data"):
         return home
-    if is_offline(offline):
+    if is_offline():
         raise BadInput(
             f"the Minari dataset {dataset_id} is not on this machine and downloads are disabled: put its"
             f" files, metadata.json and main_data.hdf5, into {home / 'data'}, or unset {OFFLINE}."
         )
-    for path, remote in _list_files(dataset_id, hub, retries):
-        fetch(remote, home / path, offline=False, progress=progress, say=say, retries=retries)
+    for path, remote in _list_files(dataset_id, hub):
+        fetch(remote, home / path, progress=progress, say=say)
     return home
 
 
@@ -117,14 +115,14 @@ def _is_complete(dataset_id: str, data: Path) -> bool:
     return True
 
 
-def _list_files(dataset_id: str, hub: str, retries: int) -> list[tuple[str, Remote]]:
+def _list_files(dataset_id: str, hub: str) -> list[tuple[str, Remote]]:
     """The files of a dataset, each with its folder, metadata.json last."""
     repository, _, inside = dataset_id.partition("/")
     prefix = f"{inside}/data/" if inside else "data/"
     address = f"{hub}/api/datasets/{_MINARI}/{repository}/tree/main/{quote(prefix[:-1], safe='')}"
     root = f"{hub}/datasets/{_MINARI}/{repository}/resolve/main"
     found = []
-    for entry in _read_listing(dataset_id, f"{address}?recursive=true", hub, retries):
+    for entry in _read_listing(dataset_id, f"{address}?recursive=true", hub):
         if entry.type != "file":
             continue
         if not entry.path.startswith(prefix):
@@ -140,13 +138,13 @@ def _list_files(dataset_id: str, hub: str, retries: int) -> list[tuple[str, Remo
     return found
 
 
-def _read_listing(dataset_id: str, url: str, hub: str, retries: int) -> list[HubEntry]:
+def _read_listing(dataset_id: str, url: str, hub: str) -> list[HubEntry]:
     """All pages of a listing."""
     entries: list[HubEntry] = []
     following: str | None = url
     for _ in range(_PAGES):
         try:
-            body, following = _get_page(str(following), hub, retries)
+            body, following = _get_page(str(following), hub)
         except (Refused, OSError) as error:
             raise BadInput(
                 f"the files of {dataset_id} could not be listed: {url}: {reason(error)}. Check the name, try"
@@ -158,17 +156,15 @@ def _read_listing(dataset_id: str, url: str, hub: str, retries: int) -> list[Hub
     raise BadInput(f"the list of the files of {dataset_id} has no end: {url}.")
 
 
-def _get_page(url: str, hub: str, retries: int) -> tuple[bytes, str | None]:
+def _get_page(url: str, hub: str) -> tuple[bytes, str | None]:
     """A page of the listing, and the address of the next one."""
     import_pooch()  # brings requests along
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
 
     session = open_session(hub.startswith("http:"))
-    again = HTTPAdapter(
-        max_retries=Retry(retries, backoff_factor=1, status_forcelist=(429, 502, 503))
-    )
-    session.mount(hub, again)
+    again = Retry(3, backoff_factor=1, status_forcelist=(429, 502, 503))
+    session.mount(hub, HTTPAdapter(max_retries=again))
     with session.get(url, timeout=20.0, stream=True) as response:
         response.raise_for_status()
         body: bytes = next(response.iter_content(_PAGE_BYTES + 1), b"")

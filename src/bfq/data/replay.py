@@ -5,7 +5,7 @@ state of the simulator (qpos, qvel), one step with the logged action must reprod
 observation up to float32 rounding.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -41,8 +41,10 @@ def replay(dataset: Dataset, simulator: str, rows: int = 1000) -> dict[str, Any]
     sample = evenly_spaced(len(dataset), SAMPLE)
     spread = np.asarray(dataset.observations[sample], np.float64).std(0)
     with open_replay(simulator) as environment:
-        errors, reward_errors = _steps(environment, dataset, chosen, states)
-        drifts = [_drift(environment, dataset, *episode) for episode in _episodes(dataset, when)]
+        starts = zip(states.tolist(), chosen.tolist(), strict=True)
+        steps = [_play(environment, dataset, state, [row]) for state, row in starts]
+        errors, reward_errors = (np.concatenate(part) for part in zip(*steps, strict=True))
+        drifts = [_play(environment, dataset, *episode)[0] for episode in _episodes(dataset, when)]
         warnings = len(environment.warnings)
     spread = spread[: errors.shape[1]]
     live = spread > 0
@@ -136,46 +138,31 @@ def _inside(dataset: Dataset) -> Rows:
     return rows
 
 
-def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, int, int]]:
-    """The row of the state, the first row and the row after the last, of evenly spaced episodes."""
+def _episodes(dataset: Dataset, when: str) -> Iterator[tuple[int, range]]:
+    """The row of the first state and the rows of the steps, of evenly spaced episodes."""
     last = dataset.last_rows
     state = np.append(0, last[:-1] + 1)
     first = state + (when == "after")
     long = np.flatnonzero(last > first)
     for k in long[evenly_spaced(len(long), EPISODES)].tolist():
-        yield int(state[k]), int(first[k]), int(min(last[k], first[k] + max(HORIZONS)))
+        yield int(state[k]), range(int(first[k]), int(min(last[k], first[k] + max(HORIZONS))))
 
 
-def _steps(
-    environment: ReplayEnvironment, dataset: Dataset, rows: Rows, states: Rows
+def _play(
+    environment: ReplayEnvironment, dataset: Dataset, state: int, rows: Iterable[int]
 ) -> tuple[Doubles, Doubles]:
-    """The errors of one step from the state before every row: observations and rewards."""
-    errors, reward_errors = [], []
-    for row, state in zip(rows.tolist(), states.tolist(), strict=True):
-        environment.set_state(dataset.infos, state)
-        error, reward_error = _step(environment, dataset, row)
-        errors.append(error)
-        reward_errors.append(reward_error)
-    return np.stack(errors), np.array(reward_errors)
-
-
-def _drift(
-    environment: ReplayEnvironment, dataset: Dataset, state: int, begin: int, end: int
-) -> Doubles:
-    """Errors along an episode replayed from its first state only: (steps, numbers compared)."""
-    environment.set_state(dataset.infos, state)
-    return np.stack([_step(environment, dataset, row)[0] for row in range(begin, end)])
-
-
-def _step(environment: ReplayEnvironment, dataset: Dataset, row: int) -> tuple[Doubles, float]:
-    """The errors of one step: its next observation and reward against the logged ones.
+    """The errors of observations (steps, numbers compared) and rewards, stepping from one state.
 
     A simulator may observe less or more than the log (contact forces of Ant): the common prefix is compared.
     """
-    observation, reward = environment.step(np.asarray(dataset.actions[row]))
-    width = min(len(observation), dataset.observation_dim)
-    errors = np.abs(observation[:width] - dataset.next_observations[row, :width])
-    return errors, abs(reward - float(dataset.rewards[row]))
+    environment.set_state(dataset.infos, state)
+    errors, reward_errors = [], []
+    for row in rows:
+        observation, reward = environment.step(np.asarray(dataset.actions[row]))
+        width = min(len(observation), dataset.observation_dim)
+        errors.append(np.abs(observation[:width] - dataset.next_observations[row, :width]))
+        reward_errors.append(abs(reward - float(dataset.rewards[row])))
+    return np.stack(errors), np.array(reward_errors)
 
 
 def _quantiles(values: Doubles) -> dict[str, float]:

@@ -146,9 +146,8 @@ def _open_array(path: Path, shape: tuple[int, ...], dtype: type | None = None) -
     """Map an array of this shape and type, or of any type and shape of a row."""
     try:
         array: Column = np.lib.format.open_memmap(path, mode="r")  # refuses objects
-        wrong = (
-            dtype not in (None, array.dtype) or array.shape[: dtype and array.ndim or 1] != shape
-        )
+        found = array.shape if dtype else array.shape[:1]
+        wrong = found != shape or dtype not in (None, array.dtype)
         problem = (
             f"it holds {array.dtype} of shape {array.shape} and not of {shape} "
             f"(transitions, observation_dim and action_dim in {CARD})"

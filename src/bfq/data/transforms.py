@@ -20,6 +20,7 @@ CONSTANTS = {  # scale and shift
     "hundredfold": (100.0, 0.0),  # ReBRAC, AntMaze
 }
 REWARDS = (*CONSTANTS, "return_range", "standardize", "min_max")
+VECTORS = ("observation_mean", "observation_std", "action_low", "action_high")
 OBSERVATIONS = ("none", "standardize", "standardize_padded")
 CONSTANT = 1e-6  # a smaller standard deviation is rounding of a constant, as in MeanFlowQL
 
@@ -50,26 +51,14 @@ class Transforms:
 
     def record(self) -> TransformsRecord:
         """The transforms as config.json holds them; float32 survives the way through JSON unchanged."""
-        return TransformsRecord(
-            self.observations,
-            self.reward,
-            self.observation_mean.tolist(),
-            self.observation_std.tolist(),
-            self.action_low.tolist(),
-            self.action_high.tolist(),
-        )
+        vectors = {name: getattr(self, name).tolist() for name in VECTORS}
+        return TransformsRecord(observations=self.observations, reward=self.reward, **vectors)
 
     @classmethod
     def from_record(cls, record: TransformsRecord) -> "Transforms":
         """The transforms in a run's config.json."""
-        return cls(
-            np.asarray(record.observation_mean, np.float32),
-            np.asarray(record.observation_std, np.float32),
-            np.asarray(record.action_low, np.float32),
-            np.asarray(record.action_high, np.float32),
-            record.reward,
-            record.observations,
-        )
+        vectors = {name: np.asarray(getattr(record, name), np.float32) for name in VECTORS}
+        return cls(reward=record.reward, observations=record.observations, **vectors)
 
 
 def fit_transforms(

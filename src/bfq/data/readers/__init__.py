@@ -49,7 +49,8 @@ def check_exists(path: Path) -> None:
 
 @contextmanager
 def parsing(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises on an untrusted file into BadInput."""
+    """Turn whatever a parser raises on an untrusted file, which must exist, into BadInput."""
+    check_exists(path)
     try:
         yield
     except BadInput:

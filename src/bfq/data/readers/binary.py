@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bfq.data.checks import describe_rows
 from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
-from bfq.data.readers import check_exists, parsing
+from bfq.data.readers import parsing
 from bfq.errors import BadInput
 
 MOST_SWELLING = 200  # the largest factor by which compressed arrays may exceed the file size
@@ -118,7 +118,6 @@ def hdf5_names(path: Path) -> list[str]:
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """The open file; any failure becomes BadInput."""
-    check_exists(path)
     with parsing(path, "HDF5"), h5py.File(path, "r") as file:
         yield file
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.dataset import Arrays, Dataset
-from bfq.data.readers import check_exists
 from bfq.data.readers.binary import npz_names, read_npz
 from bfq.errors import BadInput, unknown
 
@@ -157,7 +156,6 @@ def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Datase
 
 def _arrays(path: Path) -> Arrays:
     """The arrays with known names; others are not unpacked, and nothing is executed."""
-    check_exists(path)
     held = npz_names(path)
     arrays = read_npz(path, [name for name in (*NEEDED, "button_states") if name in held])
     missing = [name for name in NEEDED if name not in arrays]

@@ -6,7 +6,7 @@ and only the arrays that are needed are read.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
@@ -84,7 +84,8 @@ def read_table(
         name=name or labels.get("name") or path.name.removesuffix(".gz").rpartition(".")[0],
         source=source or labels.get("source") or f"file {path.name}",
     )
-    unused = _unused(names, chosen) if form.by_column else ()
+    rest = [name for name in names if name and name not in wanted] if form.by_column else []
+    unused = (f"Columns not used: {_listed(rest)}.",) if rest else ()
     return replace(dataset, notes=(*recognized, *unused, *range_notes, *dataset.notes))
 
 
@@ -140,18 +141,12 @@ def _range(
     return {"action_low": low, "action_high": high}, (sentence,) if sentence else ()
 
 
-def _unused(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    used = {name for several in columns.values() for name in several}
-    rest = [name for name in names if name and name not in used]
-    more = f" and {len(rest) - 10} more" if len(rest) > 10 else ""
-    return (f"Columns not used: {', '.join(rest[:10])}{more}.",) if rest else ()
-
-
 def choose_columns(
     file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None = None
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The columns for each of our names, and a note on those recognized without the mapping."""
-    _check_unique(names)
+    for name in _repeated(names):  # first: no other message about columns would be reliable
+        raise refuse("column-twice", f"several columns have the name {name}")
     mapped = _our_names(mapping or {})
     columns = {word: _map(word, theirs, names) for word, theirs in mapped.items() if theirs != NONE}
     taken = {name for chosen in columns.values() for name in chosen}
@@ -166,7 +161,9 @@ def choose_columns(
     for word in NEEDED:
         if word not in columns:
             raise refuse("missing-column", f"{file} has no {word}: it holds {_listed(names)}")
-    _check_used_once(columns)
+    for name in _repeated(chain.from_iterable(columns.values())):
+        words = " and ".join(word for word, chosen in columns.items() if name in chosen)
+        raise refuse("column-twice", f"the column {name} is used more than once, for {words}")
     notes = (f"Recognized by name: {', '.join(recognized)}.",) if recognized else ()
     return columns, notes
 
@@ -262,15 +259,5 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(held[:MOST])}{more}" if held else "nothing"
 
 
-def _check_unique(names: Sequence[str]) -> None:
-    """Refuse repeated names first: no other message about columns would be reliable."""
-    for name, count in Counter(filter(None, names)).items():
-        if count > 1:
-            raise refuse("column-twice", f"several columns have the name {name}")
-
-
-def _check_used_once(columns: Mapping[str, Sequence[str]]) -> None:
-    for name, uses in Counter(chain.from_iterable(columns.values())).items():
-        if uses > 1:
-            words = " and ".join(word for word, chosen in columns.items() if name in chosen)
-            raise refuse("column-twice", f"the column {name} is used {uses} times, for {words}")
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(filter(None, names)).items() if count > 1]
