@@ -378,6 +378,7 @@ DAMAGE = [  # changes of config.json, and the field that the message names
     ({"varied": [1]}, "varied"), ({"varied": {"eta": "ab"}}, "varied[...]"), ({"data": {"foo": "x"}}, "data: "),
     ({"evaluation": [1]}, "evaluation"), ({"evaluation": {"episodes": "x"}}, "evaluation.episodes"),
     ({"evaluations": -1}, "evaluations"), ({"simulator": 5}, "simulator"), ({"simulator": "os:Env"}, "simulator"),
+    ({"simulator": "Pendulum-v1\n"}, "simulator"), ({"task": "x\n"}, "task"), ({"line\nbreak": 1}, "is unknown"),
     ({"reference": [1]}, "reference"), ({"reference": {"low": 1, "high": 1, "source": ""}}, "reference"),
     ({"baselines": [5]}, "baselines"), ({"task": 5}, "task"), ({"agent": [1]}, "agent"), ({"format": 1}, "format"),
 ]  # fmt: skip
@@ -500,11 +501,17 @@ def test_python_in_a_few_lines(tmp_path):
     assert repr(again).endswith("candidates 2)")
     with pytest.raises(bfq.BadInput, match="3 numbers"):
         policy(np.zeros(4))
+    assert policy(np.zeros((0, 3))).shape == (0, 1)
+    with pytest.raises(bfq.BadInput, match="list of numbers"):
+        policy([[0.0, 0.0, 0.0], [0.0]])
     for odd in (np.nan, np.inf):
         with pytest.raises(bfq.BadInput, match="not finite"):
             policy([[0.0, 0.0, 0.0], [0.0, odd, 0.0]])
-    with pytest.raises(bfq.BadInput, match="members 0 to 0"):
-        bfq.load_policy(result.folder, member=1)
+    for member in (1, -1, 0.5, "first"):
+        with pytest.raises(bfq.BadInput, match="members 0 to 0"):
+            bfq.load_policy(result.folder, member=member)
+        with pytest.raises(bfq.BadInput, match="member"):
+            bfq.evaluate(result.folder, member=member)
 
 
 def test_a_policy_refuses_what_its_agent_does_not_use(finished):

@@ -92,6 +92,11 @@ def test_registration_by_object_and_by_decorator():
     assert load_agent("my_other_agent") is other
     with pytest.raises(BadInput, match="choose another name"):
         bfq.register(agent._replace(name="bfq"))
+    for change in ({"name": "../x"}, {"name": 5}, {"title": "<b>"}):
+        with pytest.raises(BadInput, match="agent"):
+            bfq.register(agent._replace(**change))
+    with pytest.raises(BadInput, match="agent must be"):
+        load_agent(None)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +105,7 @@ def test_registration_by_object_and_by_decorator():
         ("x = 1", "must define one agent"),
         ("def", "not valid Python, line 1"),
         ("\n1 / 0", "line 2: ZeroDivisionError"),
+        ("raise SystemExit", "line 1: SystemExit"),
     ],
 )
 def test_a_file_without_an_agent_is_refused(code, words, tmp_path):

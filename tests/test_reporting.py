@@ -211,6 +211,7 @@ ROW = '{{"step": {step}, "kind": "train", "metrics": {{"q": [{q}]}}}}'
     ("metrics.jsonl", ROW.format(step='"one"', q=1), "step"),
     ("metrics.jsonl", ROW.format(step=1, q=1), "1 numbers for 6 members"),
     ("metrics.jsonl", ROW.format(step=1, q='"x"'), "metrics"),
+    ("metrics.jsonl", ROW.format(step=1, q="1e308"), "metrics"),
     ("metrics.jsonl", "\udcff\udcfe\0", "line 1"),
 ])  # fmt: skip
 def test_corrupt_files_are_refused_by_name(make_run, name, content, message):

@@ -155,6 +155,9 @@ DAMAGES = {
         folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True
     ),
     "returns.npy, short": lambda folder: np.save(folder / "returns.npy", np.zeros(1)),
+    "returns.npy, NaN": lambda folder: np.save(
+        folder / "returns.npy", np.load(folder / "returns.npy") * np.nan
+    ),
     "infos-qpos.npy, a table": lambda folder: (folder / "infos-qpos.npy").write_bytes(
         b"PK\x03\x04"
     ),
@@ -197,9 +200,9 @@ WRONG = [None, [], {}, [1], [None], True, -1, 7.5, 1e300, 10**30, "x<y", "", {"a
 VALID = {
     "name": [], "source": ["x<y", ""], "notes": [[]], "notes.0": ["x<y", ""], "infos": [[]],
     "made": [{}, {"a": 1}], "action_low.0": [-1], "action_high.0": [-1, 7.5, 10**30],
-    "summary.reward_mean": [-1], "summary.reward_low": [-1], "summary.reward_high": [7.5, 1e300, 10**30],
-    "summary.reward_std": [7.5, 1e300, 10**30], "summary.observation_std.0": [7.5, 1e300, 10**30],
-    "summary.observation_mean.0": [-1, 7.5, 1e300, 10**30],
+    "summary.reward_mean": [-1], "summary.reward_low": [-1], "summary.reward_high": [7.5, 10**30],
+    "summary.reward_std": [7.5, 10**30], "summary.observation_std.0": [7.5, 10**30],
+    "summary.observation_mean.0": [-1, 7.5, 10**30],
 }  # fmt: skip
 
 

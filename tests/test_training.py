@@ -306,6 +306,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
         {"means": MetricSums(-2)}, {"means": MetricSums(21)}, {"means": MetricSums(2, {"x": 1.0})},
         {"means": MetricSums(2, {"x": [1.0]})}, {"means": MetricSums(2, {"x": ["a", 1]})},
         {"clock": None}, {"clock": Clock("1", 20)}, {"clock": Clock(-1.0, 20)}, {"clock": Clock(1.0, 21)},
+        {"clock": Clock(1e308, 20)},
     ],
 )  # fmt: skip
 def test_a_position_that_contradicts_the_state_is_damage(tmp_path, changes):

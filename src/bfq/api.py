@@ -12,7 +12,8 @@ from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
-from bfq.options import OPTIONS, PROTOCOL
+from bfq.options import OPTIONS, PROTOCOL, Natural
+from bfq.records import check_value
 from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import check_same, compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
@@ -180,7 +181,7 @@ def evaluate(
     given = locals()
     asked = {name: given[name] for name in PROTOCOL}
     run = load_run(Path(folder))
-    if not 0 <= member < len(run.members):
+    if check_value("member", member, Natural) >= len(run.members):
         raise BadInput(f"the run has no member {member}.")
     if video is not None:
         check_video(Path(video))

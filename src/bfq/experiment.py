@@ -145,7 +145,7 @@ class Trained:
     def member(self, k: int) -> tuple[Any, Any]:
         """The state and the configuration of one member."""
         count = len(self.population.members)
-        if not 0 <= k < count:
+        if not (isinstance(k, int) and 0 <= k < count):
             raise BadInput(f"the run has members 0 to {count - 1}, not {k}.")
         both = (self.checkpoint.states, self.population.configs)
         state, config = jax.tree.map(lambda leaf: leaf[k], both)

@@ -23,9 +23,9 @@ def option(
 
 
 # Names appear in pages, file names and commands: no angle brackets, no control characters.
-Name = Annotated[str, Meta(pattern=r"^[^<>\x00-\x1f\x7f]+$", max_length=4096)]
+Name = Annotated[str, Meta(pattern=r"^[^<>\x00-\x1f\x7f]+\Z", max_length=4096)]
 # An id such as Pendulum-v1. Gymnasium would import the module of `module:Id`, so no colon is allowed.
-Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+$", max_length=200)]
+Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+\Z", max_length=200)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Factor = Annotated[float, Meta(ge=0, le=1_000_000)]

@@ -35,7 +35,8 @@ from bfq.records import check_complete, decode, read_text
 FORMAT: Literal[2] = 2
 LARGEST_FLOAT32 = 3.4028234663852886e38
 Float32 = Annotated[float, Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
-Numbers = list[float | None]  # one per member; None for a number that is not finite
+# One per member; None for a number that is not finite. Figures cannot span more.
+Numbers = list[Annotated[float, Meta(ge=-1e100, le=1e100)] | None]
 
 
 def json_numbers(values: Iterable[float]) -> Numbers:

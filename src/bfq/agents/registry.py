@@ -8,6 +8,7 @@ A name is found if the agent is part of bfq, if an installed package offers it i
 import dataclasses
 import importlib
 import pkgutil
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from typing import Any
 from bfq.agents.contract import Acting, Agent
 from bfq.agents.fields import field_types
 from bfq.errors import BadInput, unknown
+from bfq.options import Name
 from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
@@ -30,6 +32,9 @@ _files: dict[str, Path] = {}  # files of registered agents
 def register(agent: Agent | Callable[[], Agent]) -> Agent:
     """Register an agent under its name; as a decorator, register what the function returns."""
     new = agent if isinstance(agent, Agent) else agent()
+    if not (isinstance(new.name, str) and re.fullmatch(r"[\w-]+", new.name)):  # it names folders
+        raise BadInput(f"{new.name!r} cannot name an agent: use letters, digits, dashes and _.")
+    check_value("the title of an agent", new.title, Name)
     if new.name in _modules() and _built_in(new.name) is not None:
         raise BadInput(f"{new.name} is an agent of bfq: choose another name.")
     registered[new.name] = new
@@ -50,7 +55,9 @@ def load_agent(chosen: str | Agent) -> Agent:
     """Return the agent that the user chose by object, by name, or by a Python file, which is executed."""
     if isinstance(chosen, Agent):
         return register(chosen) if chosen is not _find(chosen.name) else chosen
-    return _execute(Path(chosen)) if chosen.endswith(".py") else get_agent(chosen)
+    if str(chosen).endswith(".py"):
+        return _execute(Path(chosen))
+    return get_agent(check_value("agent", chosen, Name))
 
 
 def agent_names() -> list[str]:
@@ -105,7 +112,7 @@ def _execute(file: Path) -> Agent:
         raise BadInput(f"{file} is not valid Python, line {error.lineno}: {error.msg}.") from error
     except BadInput:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = max(
             (at.lineno or 0) for at in extract_tb(error.__traceback__) if at.filename == str(file)
         )

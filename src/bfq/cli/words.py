@@ -56,6 +56,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 
 def _failed(sentence: str, code: int) -> int:
+    sentence = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence)  # one line
     print(f"bfq: {sentence}", file=sys.stderr)
     return code
 

@@ -17,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from bfq.run import LARGEST_FLOAT32, Float32
+
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
+Spread = Annotated[float, Meta(ge=0, le=LARGEST_FLOAT32)]
 Column = npt.NDArray[Any]
 Columns = Mapping[str, Column]
 Arrays = dict[str, Column]
@@ -138,13 +141,13 @@ class Dataset:
 class SummaryCard:
     """A fingerprint of all numbers, means and ranges, as dataset.json holds them."""
 
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    observation_mean: list[float]
-    observation_std: list[Annotated[float, Meta(ge=0)]]
-    reward_mean: float
-    reward_std: Annotated[float, Meta(ge=0)]
-    reward_low: float
-    reward_high: float
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    observation_mean: list[Float32]
+    observation_std: list[Spread]
+    reward_mean: Float32
+    reward_std: Spread
+    reward_low: Float32
+    reward_high: Float32
 
     def __post_init__(self) -> None:
         if not self.reward_low <= self.reward_mean <= self.reward_high:

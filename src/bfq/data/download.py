@@ -33,7 +33,7 @@ BLOCK = 1 << 16
 SLOWEST, PATIENCE = 1024, 60.0  # bytes per second, after so many seconds
 SIGNATURES = {".hdf5": b"\x89HDF\r\n\x1a\n", ".npz": b"PK\x03\x04"}
 
-Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Progress = Callable[[int, int | None], None]
 Say = Callable[[str], None]
 

@@ -73,7 +73,7 @@ class HubEntry:
     """A file or folder in a listing of the Hub; its path cannot leave the folder of the dataset."""
 
     type: str
-    path: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][\w.+-]*(/[A-Za-z0-9_-][\w.+-]*)*$")]
+    path: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][\w.+-]*(/[A-Za-z0-9_-][\w.+-]*)*\Z")]
     size: Annotated[int, Meta(ge=0)] = 0
     lfs: LargeFile | None = None
 

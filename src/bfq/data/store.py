@@ -29,14 +29,14 @@ from bfq.errors import BadInput, Busy, DiskTrouble
 from bfq.files import locked, write_json
 from bfq.options import Name, Positive
 from bfq.records import decode, read_text
-from bfq.run import Float32
+from bfq.run import LARGEST_FLOAT32, Float32
 
 HOME = "BFQ_HOME"  # the environment variable that names the folder
 CARD = "dataset.json"
 FORMAT: Literal[1] = 1
 PACKED = ("observations", "actions", "next_observations", "rewards", "masks")
 
-ColumnName = Annotated[str, Meta(pattern=r"^\w+$", max_length=200)]
+ColumnName = Annotated[str, Meta(pattern=r"^\w+\Z", max_length=200)]
 
 
 def home() -> Path:
@@ -122,6 +122,8 @@ def open_dataset(folder: Path) -> Dataset:
     card = _read_card(folder)
     dataset = _assemble(folder, card, card.transitions)
     returns = _open_array(folder / "returns.npy", (len(dataset.last_rows),), np.float64)
+    if not (np.abs(returns) <= len(dataset) * LARGEST_FLOAT32).all():  # NaN is not either
+        raise BadInput(f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite.")
     named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
     return named.with_summary(DataSummary(**vars(card.summary), episode_returns=returns))
 

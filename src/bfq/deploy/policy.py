@@ -29,7 +29,10 @@ class Policy:
 
     def __call__(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return the action, or actions; each call draws new noise, reproducible by the seed."""
-        given = np.asarray(observations, np.float32)
+        try:
+            given = np.asarray(observations, np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"an observation must be a list of numbers: {error}.") from error
         width = len(self._transforms.observation_mean)
         if given.ndim not in (1, 2) or given.shape[-1] != width:
             raise BadInput(f"an observation has {width} numbers, but this has shape {given.shape}.")
@@ -39,7 +42,7 @@ class Policy:
         key = jax.random.fold_in(self._key, 2**30 + self._calls)  # never a key of an update
         unit = self._act(self._transforms.normalize(np.atleast_2d(given)), key)
         actions = self._transforms.from_unit(np.asarray(unit)).astype(np.float32)
-        return actions.reshape(*given.shape[:-1], -1)
+        return actions.reshape(*given.shape[:-1], actions.shape[-1])
 
 
 def load_policy(

@@ -86,7 +86,10 @@ def film(
     with warnings.catch_warnings():
         # JAX warns about forks; the encoder's process replaces itself at once and keeps nothing of JAX.
         warnings.filterwarnings("ignore", message=".*fork", category=RuntimeWarning)
-        imageio.imwrite(path, np.stack(frames), fps=30, **settings)
+        try:
+            imageio.imwrite(path, np.stack(frames), fps=30, **settings)
+        except OSError as error:
+            raise BadInput(f"cannot write the video {path}: {str(error).split(chr(10))[0]}.") from error
 
 
 def strip(

@@ -34,7 +34,7 @@ Count = Annotated[int, Meta(ge=0)]
 class Clock:
     """Seconds spent in updates by all processes of a run, without compilation and evaluation."""
 
-    train_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    train_seconds: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     steps: Count = 0
 
     def add(self, seconds: float, steps: int) -> "Clock":
@@ -156,7 +156,7 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
         raise BadInput(f"the checkpoint {folder} is damaged: its content does not match its hash.")
     try:
         arrays = load(content)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: an unknown type
         raise BadInput(f"the checkpoint {folder} is damaged: {error}.") from error
     wanted = _named(like)
     if wanted.keys() != arrays.keys() or any(
