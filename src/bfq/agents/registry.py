@@ -21,7 +21,6 @@ from typing import Any
 from bfq.agents.contract import Acting, Agent
 from bfq.agents.fields import field_types
 from bfq.errors import BadInput, unknown
-from bfq.options import Name
 from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
@@ -32,9 +31,10 @@ _files: dict[str, Path] = {}  # files of registered agents
 def register(agent: Agent | Callable[[], Agent]) -> Agent:
     """Register an agent under its name; as a decorator, register what the function returns."""
     new = agent if isinstance(agent, Agent) else agent()
-    if not (isinstance(new.name, str) and re.fullmatch(r"[\w-]+", new.name)):  # it names folders
+    if not re.fullmatch(r"[\w-]+", check_value("an agent's name", new.name, str)):
         raise BadInput(f"{new.name!r} cannot name an agent: use letters, digits, dashes and _.")
-    check_value("the title of an agent", new.title, Name)
+    if not re.fullmatch(r"[^<>\x00-\x1f\x7f]+", check_value("an agent's title", new.title, str)):
+        raise BadInput(f"the title of agent {new.name} must have no <, > and line breaks.")
     if new.name in _modules() and _built_in(new.name) is not None:
         raise BadInput(f"{new.name} is an agent of bfq: choose another name.")
     registered[new.name] = new
@@ -57,7 +57,7 @@ def load_agent(chosen: str | Agent) -> Agent:
         return register(chosen) if chosen is not _find(chosen.name) else chosen
     if str(chosen).endswith(".py"):
         return _execute(Path(chosen))
-    return get_agent(check_value("agent", chosen, Name))
+    return get_agent(check_value("agent", chosen, str))
 
 
 def agent_names() -> list[str]:

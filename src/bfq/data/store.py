@@ -123,7 +123,9 @@ def open_dataset(folder: Path) -> Dataset:
     dataset = _assemble(folder, card, card.transitions)
     returns = _open_array(folder / "returns.npy", (len(dataset.last_rows),), np.float64)
     if not (np.abs(returns) <= len(dataset) * LARGEST_FLOAT32).all():  # NaN is not either
-        raise BadInput(f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite.")
+        raise BadInput(
+            f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite."
+        )
     named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
     return named.with_summary(DataSummary(**vars(card.summary), episode_returns=returns))
 

@@ -89,7 +89,9 @@ def film(
         try:
             imageio.imwrite(path, np.stack(frames), fps=30, **settings)
         except OSError as error:
-            raise BadInput(f"cannot write the video {path}: {str(error).split(chr(10))[0]}.") from error
+            raise BadInput(
+                f"cannot write the video {path}: {str(error).split(chr(10))[0]}."
+            ) from error
 
 
 def strip(
