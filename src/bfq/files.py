@@ -18,17 +18,25 @@ from bfq.errors import BadInput, Busy, DiskTrouble
 STALE_S = 3600.0  # a temporary file this old belongs to a killed process
 
 
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn errors of the disk into DiskTrouble."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskTrouble(f"cannot write to {place}: {error.strerror or error}.") from error
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise DiskTrouble(f"cannot write {path}: {error.strerror or error}.") from error
+        with writing(path):
+            with part.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -117,11 +117,6 @@ class Dataset:
         known = (~ended & (following > rows)).astype(np.float32)
         return gather_rows({"actions": self.actions}, following)["actions"], known
 
-    def with_summary(self, summary: "DataSummary") -> "Dataset":
-        """The same dataset with a known summary, so that it need not be read to compute one."""
-        vars(self)["summary"] = summary  # where cached_property looks
-        return self
-
     def describe(self) -> dict[str, Any]:
         """What a score records about its data."""
         returns = self.episode_returns

@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from bfq.data import store
 from bfq.errors import BadInput, DiskTrouble
-from bfq.files import make_folder, write_json
+from bfq.files import make_folder, write_json, writing
 from bfq.records import decode, read_text
 
 OFFLINE = "BFQ_OFFLINE"  # the environment variable that forbids downloads
@@ -85,14 +85,11 @@ def fetch(
             f" (it is published at {remote.mirrors[0]}), or unset {OFFLINE}."
         )
     make_folder(target.parent)
-    try:
-        with FileLock(target.with_name(f".{target.name}.lock")):
-            if target.exists():  # another process was faster
-                return _check_present(remote, target, say)
-            transfer = _Transfer(remote, target, progress, timeout)
-            return _try_mirrors(transfer, say, retries)
-    except OSError as error:
-        raise DiskTrouble(f"cannot write {target}: {error.strerror or error}.") from error
+    with writing(target), FileLock(target.with_name(f".{target.name}.lock")):
+        if target.exists():  # another process was faster
+            return _check_present(remote, target, say)
+        transfer = _Transfer(remote, target, progress, timeout)
+        return _try_mirrors(transfer, say, retries)
 
 
 def is_offline() -> bool:

@@ -13,8 +13,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -25,8 +25,8 @@ import numpy as np
 from msgspec import Meta
 
 from bfq.data.dataset import Column, Dataset, DataSummary, Summarizer, SummaryCard
-from bfq.errors import BadInput, Busy, DiskTrouble
-from bfq.files import locked, write_json
+from bfq.errors import BadInput, Busy
+from bfq.files import locked, write_json, writing
 from bfq.options import Name, Positive
 from bfq.records import decode, read_text
 from bfq.run import LARGEST_FLOAT32, Float32
@@ -127,7 +127,9 @@ def open_dataset(folder: Path) -> Dataset:
             f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite."
         )
     named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
-    return named.with_summary(DataSummary(**vars(card.summary), episode_returns=returns))
+    summary = DataSummary(**vars(card.summary), episode_returns=returns)
+    vars(named)["summary"] = summary  # where cached_property looks
+    return named
 
 
 def _assemble(folder: Path, layout: SharedLayout, rows: int) -> Dataset:
@@ -198,7 +200,7 @@ class Writer:
     def __enter__(self) -> "Writer":
         self._check_place()
         self._hold()
-        with _disk(self._part):
+        with writing(self._part):
             self._continue()
             self._summarizer = None if self.rows else Summarizer()
             for file in self._part.glob("*.npy"):  # the bytes of an incomplete piece go
@@ -215,7 +217,7 @@ class Writer:
 
     def _hold(self) -> None:
         """Create and lock the folder of the pieces; another process may move it away or finish first."""
-        with _disk(self._part):
+        with writing(self._part):
             self._part.mkdir(parents=True, exist_ok=True)
         refusal = "another process is writing {folder}: wait for it."
         try:
@@ -224,7 +226,7 @@ class Writer:
             if self._part.exists():
                 raise
             raise Busy(refusal.format(folder=self._part)) from error
-        with _disk(self._folder):
+        with writing(self._folder):
             self._settle()
         if exists(self._folder) and not self._replace:
             self._discard()
@@ -289,7 +291,7 @@ class Writer:
         columns |= {f"infos-{name}.npy": np.asarray(column) for name, column in piece.infos.items()}
         if self._summarizer is not None:
             self._summarizer.add(piece.columns)
-        with _disk(self._part):
+        with writing(self._part):
             for name, column in columns.items():
                 self._write(name, np.ascontiguousarray(column))
             journal.pieces[str(label)] = self.pieces(label) + 1
@@ -322,7 +324,7 @@ class Writer:
         layout = self._journal.layout
         if self.rows == 0 or layout is None:
             raise BadInput("there is no transition in it: at least one row is needed.")
-        with _disk(self._part):
+        with writing(self._part):
             for column, (dtype, shape) in self._journal.columns.items():
                 with (self._part / column).open("r+b") as file:
                     file.write(_header(dtype, (self.rows, *shape)))
@@ -354,11 +356,3 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 _HEADER = len(_header("<f4", (1, 1)))
-
-
-@contextmanager
-def _disk(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DiskTrouble(f"cannot write to {place}: {error.strerror or error}.") from error

@@ -84,8 +84,8 @@ def _equal(one: Floats, other: Floats, slack: npt.ArrayLike = 0.0) -> Flags:
     return np.concatenate([np.zeros(0, bool), *near])
 
 
-def copied_rows(log: Logged) -> Flags:
-    """Which rows repeat an earlier one, together with the row before or after them.
+def _copies(log: Logged) -> Iterator[str]:
+    """Rows that repeat an earlier one, together with the row before or after them.
 
     A robot at rest repeats its last row many times; only stretches of equal length are copies.
     """
@@ -96,7 +96,10 @@ def copied_rows(log: Logged) -> Flags:
     first[order] = order[begins][np.cumsum(begins) - 1]
     distance = np.arange(len(keys)) - first
     together = (distance[1:] > 0) & (distance[1:] == distance[:-1])
-    return np.append(together, False) | np.append(False, together)
+    copied = np.append(together, False) | np.append(False, together)
+    if copied.mean() >= 0.2:
+        which = count_rows(np.flatnonzero(copied), len(log), "rows")
+        yield note("copied-rows", f"{which} repeat an earlier stretch of rows exactly")
 
 
 def row_keys(log: Logged) -> npt.NDArray[np.uint64]:
@@ -269,10 +272,3 @@ def _actions(log: Logged) -> Iterator[str]:
     whole = log.actions.shape[1] == 1 and bool((log.actions % 1 == 0).all())
     if whole and high[0] > low[0] >= 0:
         yield note("discrete-actions", f"Actions are whole numbers from {low[0]:g} to {high[0]:g}")
-
-
-def _copies(log: Logged) -> Iterator[str]:
-    copied = copied_rows(log)
-    if copied.mean() >= 0.2:
-        which = count_rows(np.flatnonzero(copied), len(log), "rows")
-        yield note("copied-rows", f"{which} repeat an earlier stretch of rows exactly")

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.checks import Rows, as_flags, as_rows, check_lengths
-from bfq.data.dataset import Arrays, Dataset, Flags
+from bfq.data.dataset import Arrays, Column, Dataset, Flags
 from bfq.data.readers.binary import hdf5_names, read_hdf5
 from bfq.errors import BadInput, counted
 from bfq.files import write_bytes
@@ -53,7 +51,8 @@ def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = N
             f"{path.name} has {counted(len(timeouts), 'row')} and no transition: no row has a successor."
         )
     cut = np.append(timeouts[1:], False)  # the row before a dropped one is the last of its episode
-    infos, unflagged = _infos(arrays), _unflagged_ends(arrays, kept[~terminal[kept]])
+    infos = _infos(arrays)
+    unflagged = _unflagged_ends(arrays, _state(infos), kept[~terminal[kept]])
     notes += [*_repair_states(infos, arrays["observations"]), *_notes(terminal, kept, unflagged)]
     dataset = from_arrays(
         arrays["observations"][kept],
@@ -187,7 +186,7 @@ def _infos(arrays: Arrays) -> Arrays:
     }
 
 
-def _repair_states(infos: Arrays, observations: npt.NDArray[Any]) -> Iterator[str]:
+def _repair_states(infos: Arrays, observations: Column) -> Iterator[str]:
     """Make qpos and qvel the state before the action of each row, or leave them out."""
     state = _state(infos)
     if state is None:
@@ -207,13 +206,13 @@ def _repair_states(infos: Arrays, observations: npt.NDArray[Any]) -> Iterator[st
         )
 
 
-def _state(infos: Arrays) -> npt.NDArray[Any] | None:
+def _state(infos: Arrays) -> Column | None:
     if not infos.keys() >= set(STATE):
         return None
     return np.concatenate([infos[key].reshape(len(infos[key]), -1) for key in STATE], axis=1)
 
 
-def _is_late(state: npt.NDArray[Any], observations: npt.NDArray[Any]) -> bool:
+def _is_late(state: Column, observations: Column) -> bool:
     """Whether row i holds the state of observation i + 1, as in AntMaze."""
     if state.shape != observations.shape:
         return False
@@ -221,9 +220,9 @@ def _is_late(state: npt.NDArray[Any], observations: npt.NDArray[Any]) -> bool:
     return bool(late.mean() > 0.5 > now.mean())
 
 
-def _unflagged_ends(arrays: Arrays, rows: Rows) -> Rows:
+def _unflagged_ends(arrays: Arrays, state: Column | None, rows: Rows) -> Rows:
     """Unflagged rows with a next observation that is not that of the row below."""
-    observations, state = arrays["observations"], _state(_infos(arrays))
+    observations = arrays["observations"]
     late = state if state is not None and _is_late(state, observations) else None
     after = arrays.get("next_observations", late)
     if after is None or after.shape != observations.shape or after.dtype.kind not in "fiub":

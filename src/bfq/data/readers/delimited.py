@@ -117,11 +117,8 @@ def _by_pyarrow(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArr
         )
     except (pa.ArrowException, OSError, ValueError):
         return None
-    return [_plain(table[labels[place]].to_numpy()) for place in places]
-
-
-def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return column.astype(np.str_) if column.dtype.kind == "O" else column
+    columns = [table[labels[place]].to_numpy() for place in places]
+    return [column.astype(np.str_) if column.dtype == object else column for column in columns]
 
 
 def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:

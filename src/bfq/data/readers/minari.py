@@ -218,11 +218,9 @@ def _stored_arrays(file: h5py.File, episode: str, parts: Sequence[str]) -> dict[
     for key, array in needed.items():
         if array is None:
             raise ValueError(f"{episode} has no {key}")
-    infos = owned(group, "infos")
-    states = [
-        key for key in STATE if infos is not None and isinstance(owned(infos, key), h5py.Dataset)
-    ]
-    return needed | {key: owned_array(infos, key) for key in states}
+    places = {key: f"infos/{key}" for key in STATE}
+    states = [key for key in STATE if isinstance(owned(group, places[key]), h5py.Dataset)]
+    return needed | {key: owned_array(group, places[key]) for key in states}
 
 
 def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:

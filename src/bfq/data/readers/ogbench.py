@@ -56,13 +56,19 @@ _CELLS = {  # the goals' (row, column)
     "teleport": ((7, 1), (7, 10), (7, 10), (7, 10), (7, 1)),
 }
 _BODIES = {"pointmaze": (2, 2, 1.0), "antmaze": (29, 15, 0.5), "humanoidmaze": (69, 28, 0.5)}
-_CUBE_PLACES = ((0.425, -0.1), (0.5, 0.0), (0.35, 0.0), (0.5, 0.2), (0.5, -0.2))
-_SCENES = (  # cube, buttons, drawer, window
-    ((0.35, 0.05, 0.02), (1, 1), -0.16, 0.2),
-    ((0.35, -0.05, 0.02), (0, 0), 0.0, 0.0),
-    ((0.4, 0.15, 0.02), (1, 1), -0.16, 0.0),
-    ((0.33, -0.356, 0.065986), (1, 0), 0.0, 0.0),
-    ((0.33, -0.356, 0.065986), (0, 0), 0.0, 0.2),
+_CUBES = tuple(
+    Goal(CUBE, (x, y, 0.02), NEAR)
+    for x, y in ((0.425, -0.1), (0.5, 0.0), (0.35, 0.0), (0.5, 0.2), (0.5, -0.2))
+)
+_SCENES = tuple(
+    Goal(CUBE, cube, NEAR, buttons, ((DRAWER, drawer), (WINDOW, window)))
+    for cube, buttons, drawer, window in (
+        ((0.35, 0.05, 0.02), (1, 1), -0.16, 0.2),
+        ((0.35, -0.05, 0.02), (0, 0), 0.0, 0.0),
+        ((0.4, 0.15, 0.02), (1, 1), -0.16, 0.0),
+        ((0.33, -0.356, 0.065986), (1, 0), 0.0, 0.0),
+        ((0.33, -0.356, 0.065986), (0, 0), 0.0, 0.2),
+    )
 )
 
 
@@ -73,18 +79,8 @@ def _maze(body: str, size: str) -> OgbenchLayout:
 
 
 LAYOUTS = {f"{body}-{size}": _maze(body, size) for body in _BODIES for size in _CELLS} | {
-    "cube-single": OgbenchLayout(
-        28, 21, tuple(Goal(CUBE, (*place, 0.02), NEAR) for place in _CUBE_PLACES), 2
-    ),
-    "scene": OgbenchLayout(
-        40,
-        25,
-        tuple(
-            Goal(CUBE, cube, NEAR, buttons, ((DRAWER, drawer), (WINDOW, window)))
-            for cube, buttons, drawer, window in _SCENES
-        ),
-        2,
-    ),
+    "cube-single": OgbenchLayout(28, 21, _CUBES, 2),
+    "scene": OgbenchLayout(40, 25, _SCENES, 2),
 }
 _TASK = re.compile(
     r"(.+?)(?:-(?:navigate|stitch|explore|play|noisy))?-singletask(?:-task([1-5]))?-v0"
@@ -120,6 +116,7 @@ def relabel(
 
 
 NEEDED = ("observations", "actions", "terminals", "qpos", "qvel")
+INFOS = ("qpos", "qvel", "button_states")
 CONVENTIONS = {
     "state": "Rewards and masks belong to the state before the action, as in OGBench's own loader.",
     "next_state": "Rewards and masks belong to the state after the action, as in OGBench 1.1.",
@@ -143,9 +140,7 @@ def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Datase
         rewards[judged],
         timeouts=last[rows + 1],
         next_observations=arrays["observations"][rows + 1],
-        infos={
-            name: arrays[name][rows] for name in ("qpos", "qvel", "button_states") if name in arrays
-        },
+        infos={name: arrays[name][rows] for name in INFOS if name in arrays},
         name=task,
         source=f"OGBench's file {path.name}, rewards of {task} on the {reward_on.replace('_', ' ')}",
     )
@@ -157,7 +152,7 @@ def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Datase
 def _arrays(path: Path) -> Arrays:
     """The arrays with known names; others are not unpacked, and nothing is executed."""
     held = npz_names(path)
-    arrays = read_npz(path, [name for name in (*NEEDED, "button_states") if name in held])
+    arrays = read_npz(path, [name for name in dict.fromkeys((*NEEDED, *INFOS)) if name in held])
     missing = [name for name in NEEDED if name not in arrays]
     if missing or "next_observations" in held:
         raise BadInput(

@@ -77,7 +77,8 @@ def read_table(
     }
     given = {"action_low": action_low, "action_high": action_high}
     limits, range_notes = _range(columns["actions"], given, found)
-    labels = {word: _label(found[word]) for word in LABELS if word in extra}
+    texts = {word: found[word] for word in LABELS if word in extra and found[word].ndim == 0}
+    labels = {word: " ".join(str(text).split())[:200] for word, text in texts.items()}
     dataset = from_arrays(
         **columns,
         **limits,
@@ -110,10 +111,6 @@ def _check_format(path: Path) -> Format:
     if kind != form.begins:
         raise refuse("wrong-ending", f"{path.name} begins like a {kind} file")
     return form
-
-
-def _label(found: npt.NDArray[Any]) -> str:
-    return " ".join(str(found).split())[:200] if found.ndim == 0 else ""
 
 
 def _stack(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.NDArray[Any]:
