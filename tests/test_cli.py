@@ -5,15 +5,17 @@ import inspect
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bfq
-from bfq.cli.main import VERBS, main
+from bfq.cli.main import VERBS, interrupt, main
 from bfq.data.readers import FORMATS
 from bfq.options import OPTIONS, PROTOCOL
 from bfq.tasks.catalog import TASKS
@@ -307,6 +309,20 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_written(
     monkeypatch.setattr("bfq.experiment.execute", lambda *_: pytest.fail("training began"))
     assert BAD[words] in refusal(capsys, *words.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_is_not_lost_in_the_garbage_collector():
+    previous = signal.signal(signal.SIGINT, interrupt)
+
+    def _xla_gc_callback():  # JAX's; Python ignores what it raises
+        signal.raise_signal(signal.SIGINT)
+
+    try:
+        _xla_gc_callback()
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 LONG = "n" * 300

@@ -1,13 +1,16 @@
 """`bfq COMMAND …`: find the command, run it, and turn errors into one sentence and an exit code."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from threading import Timer
+from types import FrameType, ModuleType
 from typing import Any
 
 from bfq.cli.words import Parser, exit_code
@@ -66,9 +69,19 @@ def build_parser(chosen: str | None) -> Parser:
     return parser
 
 
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C: JAX's callback of the garbage collector would swallow it, so repeat it after that."""
+    if frame is None or frame.f_code.co_name != "_xla_gc_callback":
+        raise KeyboardInterrupt
+    Timer(0.05, signal.raise_signal, [number]).start()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with suppress(ValueError):  # only the main thread may set handlers
+            signal.signal(signal.SIGINT, interrupt)
     try:
         return exit_code(lambda: _run(words))
     except KeyboardInterrupt:
