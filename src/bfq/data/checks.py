@@ -95,9 +95,7 @@ def check_columns(
     for name in NEEDED:
         if columns.get(name) is None:
             raise refuse("missing-column", f"{name} are missing")
-    arrays = {
-        name: as_array(name, column) for name, column in columns.items() if column is not None
-    }
+    arrays = {name: as_array(name, given) for name, given in columns.items() if given is not None}
     lengths = arrays.pop("episode_lengths", None)
     ids = _reshape("episode_ids", arrays.pop("episode_ids")) if "episode_ids" in arrays else None
     shaped = {name: as_rows(name, column) for name, column in arrays.items()}
@@ -106,11 +104,9 @@ def check_columns(
     flags = {name: as_flags(name, column) for name, column in shaped.items() if name in FLAGS}
     following = checked.get("next_observations")
     if following is not None:
-        widths = checked["observations"].shape[1], following.shape[1]
-        if widths[0] != widths[1]:
-            found = (
-                f"observations have {widths[0]} numbers per row but next_observations {widths[1]}"
-            )
+        one, other = checked["observations"].shape[1], following.shape[1]
+        if one != other:
+            found = f"observations have {one} numbers per row but next_observations {other}"
             raise refuse("mixed-widths", found)
     elif not flags and ids is None and lengths is None:
         raise refuse("no-episode-end", "no episode end is given")
@@ -150,10 +146,8 @@ def as_array(name: str, column: npt.ArrayLike) -> Array:
         array = np.asarray(column)
     except ValueError as error:
         raise _ragged(name, column) or refuse("not-numbers", f"{name}: {error}") from error
-    if array.dtype.kind == "O" and array.ndim == 1:
-        found = _ragged(name, array)
-        if found:
-            raise found
+    if array.dtype.kind == "O" and array.ndim == 1 and (found := _ragged(name, array)):
+        raise found
     return array
 
 
@@ -162,12 +156,9 @@ def _ragged(name: str, column: Any) -> Exception | None:
     other = widths != widths[:1]
     if isinstance(column[0], str | bytes) or not other.any():
         return None
-    first, found = (
-        "a single number" if n < 0 else f"{n} values" for n in (widths[0], widths[other][0])
-    )
-    return refuse(
-        "mixed-widths", f"{name} have {first} in row 0 but {found} in {describe_rows(other)}"
-    )
+    kinds = ("a single number" if n < 0 else f"{n} values" for n in (widths[0], widths[other][0]))
+    found = "{} in row 0 but {} in ".format(*kinds) + describe_rows(other)
+    return refuse("mixed-widths", f"{name} have {found}")
 
 
 def as_rows(name: str, column: Array) -> Array:
@@ -251,10 +242,8 @@ def as_flags(name: str, column: Array) -> Flags:
     """A column of 0 and 1, of any numeric type, as booleans."""
     bad = (column != 0) & (column != 1)
     if bad.any():
-        value = column[int(bad.argmax())]
-        raise refuse(
-            "not-a-flag", f"{name} must be 0 or 1, not {value:g} as in {describe_rows(bad)}"
-        )
+        found = f"{name} must be 0 or 1, not {column[bad][0]:g} as in {describe_rows(bad)}"
+        raise refuse("not-a-flag", found)
     return column.astype(bool)
 
 

@@ -64,9 +64,8 @@ def histograms(array: npt.NDArray[Any], low: Doubles, high: Doubles, bins: int) 
     counts = np.zeros(len(low) * bins, np.int64)
     first = np.arange(len(low)) * bins
     for part in parts(array):
-        counts += np.bincount(
-            (bin_index(part, low, high, bins) + first).ravel(), minlength=len(counts)
-        )
+        index = bin_index(part, low, high, bins) + first
+        counts += np.bincount(index.ravel(), minlength=len(counts))
     return counts.reshape(len(low), bins)
 
 

@@ -73,7 +73,7 @@ def count_plans(dataset: Dataset) -> dict[str, int] | None:
 def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """The facts that are printed: labels and values."""
     counts, ends, got = facts["counts"], facts["episodes"], facts["rewards"]
-    few = got["values"]
+    few, span = got["values"], f"{got['low']:.4g} to {got['high']:.4g}"
     rows = [
         ("source", facts["source"]),
         ("size", f"{counts['transitions']:,} transitions, {_size(counts['bytes'])}"),
@@ -81,10 +81,7 @@ def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("episodes", f"{counts['episodes']:,}: {_ends(ends)}"),
         ("return", _range(ends["return"])),
         ("length", _range(ends["length"])),
-        (
-            "reward",
-            f"{got['low']:.4g} to {got['high']:.4g}, mean {got['mean']:.4g}, {got['zeros']:.1%} zero",
-        ),
+        ("reward", f"{span}, mean {got['mean']:.4g}, {got['zeros']:.1%} zero"),
         ("actions at a bound", f"{facts['actions']['saturation']:.1%}"),
         ("repeated transitions", f"{facts['duplicates']['transitions']:,}"),
         ("coverage", _describe_coverage(facts["coverage"])),

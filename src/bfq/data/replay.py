@@ -132,9 +132,7 @@ def _inside(dataset: Dataset) -> Rows:
     """Rows with a successor in their episode."""
     rows = np.flatnonzero(~np.asarray(dataset.episode_ends[:-1]))
     if not len(rows):
-        raise BadInput(
-            f"{dataset.name} has no two rows in one episode: there is no step to replay."
-        )
+        raise BadInput(f"{dataset.name} has no two rows in one episode, and so no step to replay.")
     return rows
 
 

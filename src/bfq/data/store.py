@@ -138,9 +138,8 @@ def _assemble(folder: Path, layout: SharedLayout, rows: int) -> Dataset:
     packed = _open_array(folder / "transitions.npy", (rows, 2 * s + a + 2), np.float32)
     ends = np.array(_open_array(folder / "episode_ends.npy", (rows,), np.bool_))
     infos = {name: _open_array(folder / f"infos-{name}.npy", (rows,)) for name in layout.infos}
-    observations, actions, following, rewards, masks = np.split(
-        packed, np.cumsum([s, a, s, 1]), axis=1
-    )
+    cuts = np.cumsum([s, a, s, 1])
+    observations, actions, following, rewards, masks = np.split(packed, cuts, axis=1)
     low, high = (np.asarray(bound, np.float32) for bound in (layout.action_low, layout.action_high))
     return Dataset(
         observations, actions, rewards[:, 0], following, masks[:, 0], ends, low, high,

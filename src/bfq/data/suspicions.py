@@ -3,7 +3,7 @@
 Next observations must also be those that followed: inside an episode, the observation of the row below.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -125,10 +125,9 @@ def find_suspicions(log: Logged, left_out: int) -> Iterator[str]:
             f"{left_out} of {len(log)} rows were left out: they end an episode by time-out and the "
             "observation after them was not logged",
         )
-    checks: tuple[Callable[[Logged], Iterator[str]], ...] = (
-        _flags, _lengths, _constant, _counters, _returns, _outliers, _actions, _copies,
-    )  # fmt: skip
-    for check in checks:
+    for check in (
+        _flags, _lengths, _constant, _counters, _returns, _outliers, _actions, _copies
+    ):  # fmt: skip
         yield from check(log)
 
 

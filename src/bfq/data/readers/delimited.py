@@ -132,9 +132,7 @@ def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray
 
 
 def _load(path: Path, head: Head, places: Sequence[int], dtype: type) -> npt.NDArray[Any]:
-    bools: dict[int | str, Any] = {
-        place: _boolean for place in places if head.kinds[place] == "bool"
-    }
+    bools: Any = {place: _boolean for place in places if head.kinds[place] == "bool"}
     try:
         with _opened(path) as file:
             file.readline()
