@@ -40,11 +40,10 @@ def test_a_file_shows_only_work_that_takes_long(monkeypatch, capsys):
 def test_a_reporter_shows_what_happens_between_updates(terminal):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120)
-    reporter = Reporter("bfq on mini", 100, 0, console)
-    reporter.start()
-    reporter.resume(40)
-    reporter.waiting("evaluating 5 × 20 episodes")
-    reporter.stop()
+    reporter = Reporter("bfq on mini", 100, console)
+    with reporter.bar:
+        reporter.resume(40)
+        reporter.waiting("evaluating 5 × 20 episodes")
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue())
     if terminal:
         assert "40/100 evaluating 5 × 20 episodes" in plain

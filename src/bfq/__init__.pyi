@@ -6,15 +6,15 @@ from bfq.agents.contract import Batch as Batch
 from bfq.agents.contract import Spec as Spec
 from bfq.agents.fields import hyperparameters as hyperparameters
 from bfq.agents.registry import register as register
+from bfq.api import Policy as Policy
 from bfq.api import Result as Result
 from bfq.api import evaluate as evaluate
+from bfq.api import load_policy as load_policy
 from bfq.api import plan as plan
 from bfq.api import train as train
 from bfq.data.arrays import from_arrays as from_arrays
 from bfq.data.arrays import from_episodes as from_episodes
 from bfq.data.dataset import Dataset as Dataset
-from bfq.deploy.policy import Policy as Policy
-from bfq.deploy.policy import load_policy as load_policy
 from bfq.errors import BadInput as BadInput
 from bfq.run import versions as versions
 from bfq.tasks.sources import load_dataset as load_dataset

@@ -3,25 +3,67 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from bfq.agents.contract import Agent
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from bfq.agents.contract import Acting, Agent
 from bfq.agents.registry import load_agent
 from bfq.data.dataset import Dataset
 from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
-from bfq.experiment import complete, environment_of, evaluate_run, load_trained, start
+from bfq.experiment import (
+    Trained,
+    complete,
+    environment_of,
+    evaluate_run,
+    load_trained,
+    start,
+)
 from bfq.options import OPTIONS, PROTOCOL, Natural
 from bfq.records import check_value
 from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import check_same, compose, load_run, with_episode_steps
 from bfq.tasks.catalog import DEFAULT_TASK
 
-if TYPE_CHECKING:
-    from bfq.deploy.policy import Policy
-
 OWN_DATA = "data.store"  # a dataset given in Python is stored in its run folder
+
+
+class Policy:
+    """A trained policy: call it with one observation, or a batch, in the units of the log."""
+
+    def __init__(self, trained: Trained, member: int, acting: Acting, seed: int):
+        agent, (state, config) = trained.population.agent, trained.member(member)
+        self._name, self._acting, self._transforms = agent.name, acting, trained.transforms
+        self._key, self._calls = jax.random.key(seed), 0
+        self._act = jax.jit(
+            lambda observations, key: agent.act(state, observations, key, config, acting)
+        )
+
+    def __repr__(self) -> str:
+        sizes = len(self._transforms.observation_mean), len(self._transforms.action_low)
+        how = f"temperature {self._acting.temperature:g}, candidates {self._acting.candidates}"
+        return f"Policy({self._name!r}: observations {sizes[0]}, actions {sizes[1]}; {how})"
+
+    def __call__(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the action, or actions; each call draws new noise, reproducible by the seed."""
+        try:
+            given = np.asarray(observations, np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"an observation must be a list of numbers: {error}.") from error
+        width = len(self._transforms.observation_mean)
+        if given.ndim not in (1, 2) or given.shape[-1] != width:
+            raise BadInput(f"an observation has {width} numbers, but this has shape {given.shape}.")
+        if not np.isfinite(given).all():
+            raise BadInput("an observation holds a number that is not finite (NaN or infinite).")
+        self._calls += 1
+        key = jax.random.fold_in(self._key, 2**30 + self._calls)  # never a key of an update
+        unit = self._act(self._transforms.normalize(np.atleast_2d(given)), key)
+        actions = self._transforms.from_unit(np.asarray(unit)).astype(np.float32)
+        return actions.reshape(*given.shape[:-1], actions.shape[-1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +89,25 @@ class Result:
         candidates: int | None = None,
         temperature: float | None = None,
         seed: int = 0,
-    ) -> "Policy":
+    ) -> Policy:
         """A trained member as a function from observations to actions."""
-        from bfq.deploy.policy import load_policy
-
         return load_policy(
             self.folder, member, candidates=candidates, temperature=temperature, seed=seed
         )
+
+
+def load_policy(
+    folder: str | Path,
+    member: int = 0,
+    *,
+    candidates: int | None = None,
+    temperature: float | None = None,
+    seed: int = 0,
+) -> Policy:
+    """Load a member of a run at its last checkpoint; it acts as the run's protocol says by default."""
+    trained = load_trained(folder)
+    acting = trained.protocol(candidates=candidates, temperature=temperature).acting
+    return Policy(trained, member, acting, seed)
 
 
 def train(

@@ -159,7 +159,7 @@ def load_trained(folder: str | Path) -> Trained:
     transforms, population = transforms_of(run), population_of(run)
     spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
     like = jax.eval_shape(lambda: initial_states(population, spec))
-    checkpoint = latest_checkpoint(folder / "checkpoints", like, say)
+    checkpoint = latest_checkpoint(folder / "checkpoints", like)
     if checkpoint is None:
         raise BadInput(f"the run in {folder} has no checkpoint yet.")
     return Trained(run, population, checkpoint, transforms)
@@ -328,7 +328,7 @@ def _train(
     discounts = np.asarray(population.configs.discount, np.float64)
     extremes = np.array([dataset.summary.reward_low, dataset.summary.reward_high], np.float32)
     title = f"{run.agent} on {dataset.name}"
-    with reporting(title, run.steps, 0, quiet) as reporter, stop_signals() as stop:
+    with reporting(title, run.steps, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
         options = loop_options(
             run.steps, run.chunk, run.evaluations if environment else 0, not run.keep_going
@@ -347,7 +347,6 @@ def _train(
             ),
             evaluate if environment else None,
             open_trackers(trackers, folder, as_json(run)),
-            say,
         )
         reporter.resume(loop.step)
         return Trained(run, population, loop.run(reporter, stop), transforms)

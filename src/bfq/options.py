@@ -248,27 +248,26 @@ def _number(word: str) -> Any:
 
 def parse_values(words: Sequence[str], flag: str = "--set") -> dict[str, list[Any]]:
     """`eta=0.05,0.1` as {"eta": [0.05, 0.1]}."""
-    found: dict[str, list[Any]] = {}
-    for word in words:
-        name, equals, values = word.partition("=")
-        if not (equals and name and all(values.split(","))):
-            raise BadInput(f"{flag} takes NAME=VALUE or NAME=VALUE,VALUE,…, not {word!r}.")
-        if name in found:
-            raise BadInput(f"{flag} {name} is given twice: join the values, {name}=VALUE,VALUE.")
-        found[name] = [
-            one == "true" if one in ("true", "false") else _number(one) for one in values.split(",")
-        ]
-    return found
+    return {
+        name: [one == "true" if one in ("true", "false") else _number(one) for one in values]
+        for name, values in _pairs(words, flag, "NAME=VALUE or NAME=VALUE,VALUE,…").items()
+    }
 
 
 def parse_names(words: Sequence[str], flag: str) -> dict[str, str]:
     """`observations=obs,actions=act` as {"observations": "obs", "actions": "act"}."""
-    found: dict[str, str] = {}
-    for pair in ",".join(words).split(",") if words else []:
-        name, equals, other = pair.partition("=")
-        if not (equals and name and other):
-            raise BadInput(f"{flag} takes NAME=NAME, not {pair!r}.")
+    pairs = ",".join(words).split(",") if words else []
+    return {name: other for name, (other,) in _pairs(pairs, flag, "NAME=NAME").items()}
+
+
+def _pairs(words: Sequence[str], flag: str, form: str) -> dict[str, list[str]]:
+    """`NAME=VALUE,VALUE` of each word as a name with its values."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not (equals and name and all(values.split(","))):
+            raise BadInput(f"{flag} takes {form}, not {word!r}.")
         if name in found:
-            raise BadInput(f"{flag} names {name} twice.")
-        found[name] = other
+            raise BadInput(f"{flag} {name} is given twice: give all its values at once.")
+        found[name] = values.split(",")
     return found

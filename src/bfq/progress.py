@@ -39,19 +39,11 @@ class Reporter:
     The speed is measured from the first report on, when compilation is over.
     """
 
-    def __init__(
-        self,
-        title: str,
-        steps: int,
-        done: int,
-        console: Console,
-        unit: str = "steps",
-        wait: str = "compiling",
-    ):
+    def __init__(self, title: str, steps: int, console: Console, unit: str = "steps"):
         self._title, self._steps, self._console, self._unit = title, steps, console, unit
         self._first: tuple[float, int] | None = None
         self._printed = time.monotonic()
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
@@ -59,24 +51,25 @@ class Reporter:
             TextColumn("{task.fields[losses]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
             expand=True,
+            disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=steps, completed=done, rate=wait, losses="")
+        self._task = self.bar.add_task(title, total=steps, rate="starting", losses="")
 
     def _line(self, text: str) -> None:
-        self._console.print(f"{self._title}: {text}".rstrip(), soft_wrap=True, highlight=False)
+        if not self._console.is_terminal:
+            line = f"{self._title}: {text}".rstrip()
+            self._console.print(line, soft_wrap=True, highlight=False)
 
     def waiting(self, words: str) -> None:
         """Show what happens while no updates run."""
-        if self._console.is_terminal:
-            self._bar.update(self._task, rate=words)
-        else:
-            self._line(f"{words} …")
+        self.bar.update(self._task, rate=words)
+        self._line(f"{words} …")
 
     def resume(self, done: int) -> None:
         """Start the display at the update that an earlier process reached."""
-        if done and not self._console.is_terminal:
+        self.bar.update(self._task, completed=done)
+        if done:
             self._line(f"resuming at {done}/{self._steps}")
-        self._bar.update(self._task, completed=done)
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show the state after `step` updates."""
@@ -87,39 +80,20 @@ class Reporter:
         if rate > 0:
             left = _duration((self._steps - step) / rate)
             speed = f"{rate:.0f} {self._unit}/s  {left} left"
-        if self._console.is_terminal:
-            self._bar.update(self._task, completed=step, rate=speed, losses=_brief(metrics))
-        elif now - self._printed > 10.0 or step == self._steps:
+        self.bar.update(self._task, completed=step, rate=speed, losses=_brief(metrics))
+        if now - self._printed > 10.0 or step == self._steps:
             self._printed = now
             self._line(f"{step}/{self._steps}  {speed}  {_brief(metrics)}")
-
-    def start(self) -> None:
-        """Start the live display."""
-        if self._console.is_terminal:
-            self._bar.start()
-
-    def stop(self) -> None:
-        """End the live display."""
-        if self._console.is_terminal:
-            self._bar.stop()
 
 
 @contextmanager
 def reporting(
-    title: str,
-    steps: int,
-    done: int,
-    quiet: bool = False,
-    unit: str = "steps",
-    wait: str = "compiling",
+    title: str, steps: int, quiet: bool = False, unit: str = "steps"
 ) -> Iterator[Reporter]:
     """A reporter on standard error for the duration of a run."""
-    reporter = Reporter(title, steps, done, Console(file=sys.stderr, quiet=quiet), unit, wait)
-    reporter.start()
-    try:
+    reporter = Reporter(title, steps, Console(file=sys.stderr, quiet=quiet), unit)
+    with reporter.bar:
         yield reporter
-    finally:
-        reporter.stop()
 
 
 @contextmanager
@@ -149,7 +123,7 @@ def announced(words: str, quiet: bool = False) -> Iterator[None]:
 @contextmanager
 def data_bar(title: str, total: int, unit: str = "rows") -> Iterator[Callable[[int], None]]:
     """A bar on standard error while data or a video is generated; call it with the count so far."""
-    with reporting(title, total, 0, unit=unit, wait="starting") as reporter:
+    with reporting(title, total, unit=unit) as reporter:
         yield lambda done: reporter.show(done, {})
 
 

@@ -72,7 +72,8 @@ def check_value(name: str, value: Any, kind: Any) -> Any:
             raise ValueError("it is not finite")
         return msgspec.convert(plain, kind)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
-        raise BadInput(f"{name} must be {requirement(kind)}, not {value!r}.") from error
+        words = _in_words(msgspec.json.schema(kind))
+        raise BadInput(f"{name} must be {words}, not {value!r}.") from error
 
 
 def _plain(value: Any) -> Any:
@@ -88,11 +89,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def requirement(kind: Any) -> str:
-    """What a value of this type can be, in words: `a whole number from 1 to 10,000`."""
-    return _in_words(msgspec.json.schema(kind))
-
-
 NOUNS = {
     "integer": "a whole number",
     "number": "a finite number",
@@ -104,6 +100,7 @@ NOUNS = {
 
 
 def _in_words(schema: dict[str, Any]) -> str:
+    """What a value of this schema can be: `a whole number from 1 to 10,000`."""
     if "anyOf" in schema:
         return " or ".join(_in_words(one) for one in schema["anyOf"])
     if "enum" in schema:

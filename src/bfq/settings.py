@@ -43,6 +43,10 @@ from bfq.tasks.sources import is_stored, stored_datasets
 # elsewhere, so that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
 USUAL_STEPS = 1000  # the episode limit where the simulator has none
+# What a baseline shares with the run, besides the episodes of the evaluations.
+SHARED = (
+    "steps", "seeds", "evaluations", "simulator", "episode_steps", "keep_going", "precision", "chunk",
+)  # fmt: skip
 ALWAYS_SPELLED = ("eval_episodes", "candidates", "temperature")  # in the command of a run
 
 
@@ -140,20 +144,9 @@ def _baselines(agent: str, named: Sequence[str]) -> list[str]:
 
 def baseline_of(run: RunConfig, agent: str) -> RunConfig:
     """The same run with another agent and the preset of that agent."""
-    return compose(
-        run.task,
-        agent,
-        seeds=run.seeds,
-        steps=run.steps,
-        eval_episodes=run.evaluation["episodes"],
-        eval_seed=run.evaluation["seed"],
-        evaluations=run.evaluations,
-        chunk=run.chunk,
-        keep_going=run.keep_going,
-        precision=run.precision,
-        simulator=run.simulator,
-        episode_steps=run.episode_steps,
-    )
+    episodes, seed = run.evaluation["episodes"], run.evaluation["seed"]
+    shared = {name: getattr(run, name) for name in SHARED}
+    return compose(run.task, agent, eval_episodes=episodes, eval_seed=seed, **shared)
 
 
 def load_run(path: Path) -> RunConfig:
@@ -234,8 +227,12 @@ def _environment(
     if card is None:
         if not Path(task).suffix and not is_stored(task):
             raise unknown("task", task, [*TASKS, *stored_datasets()])
-        limit = _episode_limit(simulator) if episode_steps is None else episode_steps
-        return {"simulator": simulator, "episode_steps": limit, "reference": None}
+        if simulator and episode_steps is None:
+            from bfq.envs.make import registered_limit
+
+            episode_steps = registered_limit(simulator)
+        steps = episode_steps or USUAL_STEPS
+        return {"simulator": simulator, "episode_steps": steps, "reference": None}
     if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is scored in {card.simulator} with {card.episode_steps} steps per episode: "
@@ -247,15 +244,6 @@ def _environment(
         "reference": card.reference,
         "metric": card.metric,
     }
-
-
-def _episode_limit(simulator: str | None) -> int:
-    """The simulator's own episode limit, where it has one."""
-    if simulator is None:
-        return USUAL_STEPS
-    from bfq.envs.make import registered_limit
-
-    return registered_limit(simulator) or USUAL_STEPS
 
 
 def with_episode_steps(run: RunConfig, episode_steps: int | None) -> RunConfig:

@@ -218,7 +218,7 @@ def run_checkerboard(
 ) -> tuple[dict[str, Any], bytes]:
     """The content of toy.json and the picture, for `bfq toy` and `bfq reproduce toy`."""
     enable_compilation_cache()
-    with reporting("toy", len(names) * settings.epochs * settings.batches, 0, quiet) as reporter:
+    with reporting("toy", len(names) * settings.epochs * settings.batches, quiet) as reporter:
         reporter.waiting("compiling")
         clouds = train_and_sample(seeds, settings, reporter.show, names)
     record = measure_clouds(clouds, seeds, settings)

@@ -25,10 +25,6 @@ class Protocol:
         values = asdict(self)
         return {**{k: v for k, v in values.items() if k != "acting"}, **values["acting"]}
 
-    def check(self) -> "Protocol":
-        """Check types and ranges, and return the protocol."""
-        return protocol_from(self.describe())
-
 
 def protocol_from(values: dict[str, Any]) -> Protocol:
     """The protocol with this description; BadInput names a wrong value."""

@@ -65,7 +65,7 @@ def preset(agent: str, task: str, family: str) -> Preset:
     chosen: Preset = {section: {} for section in SECTIONS}
     for entry in entries(agent):
         if entry.applies(task, family):
-            for section in SECTIONS:
+            for section, values in chosen.items():
                 for name, value in entry.values(section).items():
-                    chosen[section][name] = Sourced(value, entry.source)
+                    values[name] = Sourced(value, entry.source)
     return chosen

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,12 +20,11 @@ from msgspec import Meta
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from bfq.errors import BadInput, DiskTrouble
+from bfq.errors import BadInput, DiskTrouble, say
 from bfq.files import check_regular, write_bytes, write_json
 from bfq.records import decode, read_text
 from bfq.run import Numbers, json_numbers
 
-Say = Callable[[str], None]
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -179,8 +177,8 @@ def _check_position(note: CheckpointNote, members: int, folder: Path) -> None:
         raise BadInput(f"the checkpoint {folder} is damaged: its note contradicts its state.")
 
 
-def latest_checkpoint(checkpoints: Path, like: Any, say: Say) -> Checkpoint | None:
-    """The newest usable checkpoint, or None; each damaged one is reported through `say`."""
+def latest_checkpoint(checkpoints: Path, like: Any) -> Checkpoint | None:
+    """The newest usable checkpoint, or None; each damaged one is reported."""
     folders = checkpoint_folders(checkpoints)
     for folder in folders:
         try:

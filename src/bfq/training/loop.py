@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from bfq.errors import say
 from bfq.progress import Reporter
 from bfq.run import Numbers
 from bfq.training.checkpoint import (
@@ -26,7 +27,6 @@ from bfq.training.population import Feed, Population, initial_states
 from bfq.training.program import Program
 
 Evaluate = Callable[[Any, int], dict[str, Numbers]]
-Say = Callable[[str], None]
 
 
 class LoopOptions(NamedTuple):
@@ -109,11 +109,10 @@ class Loop:
         health: Health,
         evaluate: Evaluate | None,
         trackers: list[Tracker],
-        say: Say,
     ):
         self._population, self._feed, self._options = population, feed, options
         self._checkpoints, self._health, self._evaluate = folder / "checkpoints", health, evaluate
-        self._trackers, self._say, self._warned = trackers, say, False
+        self._trackers, self._warned = trackers, False
         self._start = self._restore()
         position = self._start.position
         self._sums, self._clock = position.means, position.clock
@@ -130,7 +129,7 @@ class Loop:
 
     def _restore(self) -> Checkpoint:
         shapes = jax.eval_shape(lambda: initial_states(self._population, self._feed.spec))
-        found = latest_checkpoint(self._checkpoints, shapes, self._say)
+        found = latest_checkpoint(self._checkpoints, shapes)
         if found is None:
             return Checkpoint(0, initial_states(self._population, self._feed.spec), Position())
         return found
@@ -175,7 +174,7 @@ class Loop:
             if self._options.stop_on_divergence:
                 raise
             if not self._warned:
-                self._say(f"{error} The run continues; further divergence is not reported.")
+                say(f"{error} The run continues; further divergence is not reported.")
             self._warned = True
 
     def _record(
