@@ -293,6 +293,7 @@ BAD = {
     "train --stepz 3": "unrecognized",
     "train --step 3": "unrecognized",
     "evaluate nowhere": "no run in nowhere",
+    "evaluate nowhere --out .": "not a plain file",
     "evaluate": "required",
     "report nowhere": "nowhere",
     "agents bqf": "did you mean 'bfq'",

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and show one line per member."""
-    from bfq.files import check_place, write_json
+    from bfq.files import check_place, check_regular, write_json
     from bfq.progress import announced
     from bfq.run import as_json
 
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.out.parent.is_dir():
             raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}: create it.")
         check_place(args.out.parent)
+        check_regular(args.out)  # a device such as /dev/null would be replaced by a file
     asked = read_options(args, EVALUATION)
     with announced(f"evaluating {args.folder}", quiet=args.json):
         from bfq.agents.registry import load_agent
