@@ -241,7 +241,9 @@ def evaluate(
         check_video(Path(video))
     environment = environment_of(with_episode_steps(run, episode_steps))
     if environment is None:
-        raise BadInput(f"the run in {folder} has no simulator to score it in.")
+        raise BadInput(
+            f"the run in {folder} has no simulator: name one in training, with --simulator."
+        )
     trained = load_trained(folder)
     chosen = trained.protocol(**asked)
     if video is not None:

@@ -248,9 +248,12 @@ def _number(word: str) -> Any:
 
 def parse_values(words: Sequence[str], flag: str = "--set") -> dict[str, list[Any]]:
     """`eta=0.05,0.1` as {"eta": [0.05, 0.1]}."""
+    found = _pairs(words, flag, "NAME=VALUE or NAME=VALUE,VALUE,…")
+    if any("=" in value for values in found.values() for value in values):
+        raise BadInput(f"{flag} takes one name: repeat {flag} for each name.")
     return {
         name: [one == "true" if one in ("true", "false") else _number(one) for one in values]
-        for name, values in _pairs(words, flag, "NAME=VALUE or NAME=VALUE,VALUE,…").items()
+        for name, values in found.items()
     }
 
 

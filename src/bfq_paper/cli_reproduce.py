@@ -27,11 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=_seeds, metavar="N", help="a number of seeds, or a list such as 3,7")
     add("--steps", type=int, metavar="N", help="gradient updates")
     add(
-        "--precision", metavar="NAME", help="of products in training: float32 (default) or bfloat16"
+        "--precision",
+        metavar="NAME",
+        help="precision of matrix products: float32 (default) or bfloat16",
     )
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="default results")
     add("--jobs", type=int, default=1, metavar="N", help="processes that share the work on one GPU")
-    add("--again", action="store_true", help="also rerun what only another machine has run")
+    add("--again", action="store_true", help="also rerun parts that another machine trained")
     add("--dry-run", action="store_true", help="print what would run, and on which data")
     add("--json", action="store_true", help="print result.json, or the plan, and nothing else")
 

@@ -71,7 +71,7 @@ def _add_own(name: str, verb: argparse.ArgumentParser) -> None:
 
 def _add_columns(verb: argparse.ArgumentParser) -> None:
     add = verb.add_argument
-    add("--map", action="append", default=[], metavar="OURS=THEIRS[,…]",
+    add("--map", action="append", default=[], metavar="NAME=COLUMN[,…]",
         help="a column, a prefix (observations=obs_), several (a+b), or none")  # fmt: skip
     # Take -40,-20 or -1e3 after a flag as a value and not as a flag.
     verb._negative_number_matcher = re.compile(r"-\.?\d")

@@ -122,7 +122,7 @@ def find_suspicions(log: Logged, left_out: int) -> Iterator[str]:
     if left_out:
         yield note(
             "unseen-successor",
-            f"{left_out} of {len(log)} rows were left out: they end an episode by time-out and the "
+            f"left out {left_out} of {len(log)} rows, which end an episode by time-out, because the "
             "observation after them was not logged",
         )
     for check in (
