@@ -15,14 +15,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.store import save_dataset
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
-from bfq.experiment import (
-    Trained,
-    complete,
-    environment_of,
-    evaluate_run,
-    load_trained,
-    start,
-)
+from bfq.experiment import Trained, complete, environment_of, evaluate_run, load_trained, start
 from bfq.options import OPTIONS, PROTOCOL, Natural
 from bfq.records import check_value
 from bfq.run import RunConfig, RunRecord, new_folder

@@ -26,7 +26,6 @@ from bfq.evaluation.rollout import (
     scores_as_json,
 )
 from bfq.files import check_place, locked, make_folder, write_bytes
-from bfq.options import ProtocolValues
 from bfq.progress import announced, data_bar, reporting
 from bfq.run import (
     DataRecord,
@@ -269,7 +268,7 @@ def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Proto
     found = _scores(trained.run, trained.act(protocol), environment, protocol)
     return dataclasses.replace(
         record_of(trained, {"normalized": None, **found}),
-        protocol=ProtocolValues(**protocol.describe()),  # type: ignore[typeddict-item]
+        protocol=protocol.describe(),
         episode_steps=environment.episode_steps,
     )
 
@@ -307,7 +306,7 @@ def _train(
     run: RunConfig, folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool
 ) -> Trained:
     transforms, population = transforms_of(run), population_of(run)
-    environment, protocol = environment_of(run), protocol_from(dict(run.evaluation))
+    environment, protocol = environment_of(run), protocol_from(run.evaluation)
 
     def fetch(which: Any) -> dict[str, Any]:
         rows = dataset.rows(which) if isinstance(which, slice) else dataset.take(which)

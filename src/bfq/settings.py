@@ -23,16 +23,7 @@ from bfq.agents.registry import (
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels import available
-from bfq.options import (
-    ACTING,
-    OPTIONS,
-    DataOptions,
-    Name,
-    Positive,
-    ProtocolValues,
-    check_options,
-    spell,
-)
+from bfq.options import ACTING, OPTIONS, DataOptions, Name, Positive, check_options, spell
 from bfq.presets import Preset, preset
 from bfq.records import check_value
 from bfq.run import RunConfig, as_json, read_config
@@ -78,7 +69,7 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
         varied=varied,
         seeds=_seeds(given["seeds"]),
         data=_data(card, known, given.get("data", {})),
-        evaluation=ProtocolValues(**protocol.describe()),  # type: ignore[typeddict-item]
+        evaluation=protocol.describe(),
         evaluations=_evaluations(given["evaluations"], config.steps),
         chunk=given.get("chunk", CHUNKS[jax.default_backend() == "cpu"]),
         keep_going=given["keep_going"],
@@ -167,7 +158,7 @@ def _check_run(run: RunConfig) -> None:
         raise BadInput(f"config.{name} is missing.")
     _, varied = _split(agent, run.varied)
     _check_varied(config, varied)
-    check_acting(agent, config, protocol_from(dict(run.evaluation)).acting)
+    check_acting(agent, config, protocol_from(run.evaluation).acting)
     _seeds(run.seeds)
     _evaluations(run.evaluations, run.steps)
     for name in run.baselines:

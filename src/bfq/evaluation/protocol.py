@@ -1,5 +1,6 @@
 """The evaluation protocol: everything besides the policy that can change a score."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, get_type_hints
 
@@ -20,13 +21,14 @@ class Protocol:
     acting: Acting = Acting()
     checkpoint: str = "last"  # the last one, never the best
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ProtocolValues:
         """The protocol as a flat dictionary, as stored beside a score."""
         values = asdict(self)
-        return {**{k: v for k, v in values.items() if k != "acting"}, **values["acting"]}
+        acting = values.pop("acting")
+        return ProtocolValues(**values, **acting)  # type: ignore[typeddict-item]
 
 
-def protocol_from(values: dict[str, Any]) -> Protocol:
+def protocol_from(values: Mapping[str, Any]) -> Protocol:
     """The protocol with this description; BadInput names a wrong value."""
     for name in values:
         if name not in TYPES:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,18 +82,6 @@ class Health:
                 yield name, metrics[name], (metrics[name] > LARGEST_ERROR) & ~fresh, LARGE_ERROR
 
 
-class Tracker(Protocol):
-    """Records rows of metrics, with one list entry per member."""
-
-    def log(self, row: Row) -> None:
-        """Record a row."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close."""
-        ...
-
-
 class JsonLines:
     """`metrics.jsonl`, without clock times, so that a repeated run has the same bytes."""
 
@@ -163,6 +151,7 @@ def _wandb(module: Any, folder: Path, config: Row) -> Curves:
     return Curves(lambda scalars, step: run.log(scalars, step=step), run.finish)
 
 
+Tracker = JsonLines | Curves
 TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
 
 
