@@ -12,6 +12,7 @@ from bfq.envs.batch import SerialEnvironments
 from bfq.envs.ogbench import numpy_seeded
 from bfq.errors import BadInput
 from bfq.tasks.ogbench import PlayBlock, is_visible
+from bfq.tasks.recipes import recipe_for
 
 ogbench = pytest.importorskip("ogbench")
 ANT = "antmaze-large-navigate-singletask-v0"
@@ -232,7 +233,7 @@ def test_a_cube_in_the_drawer_is_visible_and_one_beyond_the_edges_is_not():
     assert not is_visible(np.array([[0.4, 0.1, 0.02], [0.4, 0.29, 0.02]]))
     assert not is_visible(np.array([[0.4, -0.31, 0.02], [0.4, 0.0, 0.02]]))
     with pytest.raises(BadInput, match="cube-single"):
-        PlayBlock("cube-singel")
+        recipe_for("local/cube-singel-play")
 
 
 def test_an_oracle_solves_the_single_task_and_its_rewards_are_those_of_the_data():

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -14,9 +14,15 @@ from bfq.envs.make import OLD_MASSES, make_environment, resolve
 from bfq.envs.worker_pool import WorkerDied, WorkerGroup, cores
 from bfq.errors import BadInput
 
+if TYPE_CHECKING:
+    from bfq.envs.robots import Robots
+
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Stepped = tuple[Floats, Floats, Flags, Flags]
+# One episode per environment; an environment whose episode has ended stands still. `success` is the
+# `info["success"]` of the last step, 1 or 0, and NaN where there is none.
+Environments: TypeAlias = "SerialEnvironments | ParallelEnvironments | Robots"
 FASTER = {  # simulators with a faster implementation that gives the same numbers
     name: "bfq.envs.robots:Robots"
     for robot in ("HalfCheetah", "Hopper", "Walker2d", "Ant")
@@ -26,29 +32,10 @@ FASTER_LIMIT = 1000  # steps per episode in the faster implementation
 PARALLEL_S = 20.0  # seconds of stepping on one core that outweigh the start of worker processes
 
 
-class Environments(Protocol):
-    """Environments with one episode each. An environment whose episode has ended stands still."""
-
-    success: Floats  # `info["success"]` of the last step, 1 or 0; NaN where there is none
-
-    @property
-    def running(self) -> Flags:
-        """Which episodes have not ended."""
-
-    def reset(self) -> Floats:
-        """Return the first observations."""
-
-    def step(self, actions: Floats) -> Stepped:
-        """Return (observations, rewards, terminated, truncated); 0 and False for ended episodes."""
-
-    def close(self) -> None:
-        """Release what the simulators hold."""
-
-
 def make_environments(simulator: str, seeds: Sequence[int], episode_steps: int) -> Environments:
     """Make one environment per seed, in the fastest way that gives the same numbers."""
     if simulator in FASTER and episode_steps == FASTER_LIMIT:
-        fast: Environments = resolve(FASTER[simulator])(simulator, seeds)
+        fast: Robots = resolve(FASTER[simulator])(simulator, seeds)
         return fast
     processes = min(cores(), len(seeds))
     if processes > 1 and len(seeds) * episode_steps * seconds_per_step(simulator) > PARALLEL_S:
@@ -78,24 +65,13 @@ class SerialEnvironments:
         self, simulator: str, seeds: Sequence[int], episode_steps: int, render: bool = False
     ):
         self.members = [make_environment(simulator, episode_steps, render) for _ in seeds]
-        self._observation, self._action = (
-            _vectors(space, simulator)
-            for space in (self.members[0].observation_space, self.members[0].action_space)
-        )
+        observed = _vectors(self.members[0].observation_space, simulator)
+        acted = _vectors(self.members[0].action_space, simulator)
+        self.action_low, self.action_high = acted.low.astype("f4"), acted.high.astype("f4")
         self._seeds = list(seeds)
         self.running = np.zeros(len(seeds), bool)
-        self.observations = np.zeros((len(seeds), *self._observation.shape), np.float32)
+        self.observations = np.zeros((len(seeds), *observed.shape), np.float32)
         self.success = np.full(len(seeds), np.nan, np.float32)
-
-    @property
-    def action_low(self) -> Floats:
-        """The smallest valid action."""
-        return self._action.low.astype(np.float32)
-
-    @property
-    def action_high(self) -> Floats:
-        """The largest valid action."""
-        return self._action.high.astype(np.float32)
 
     def reset(self) -> Floats:
         """Start an episode in each environment, from its own seed."""
@@ -110,10 +86,8 @@ class SerialEnvironments:
         rewards = np.zeros(len(self.members), np.float32)
         terminated, truncated = np.zeros((2, len(self.members)), bool)
         for k in np.flatnonzero(self.running):
-            observation, rewards[k], terminated[k], truncated[k], info = self.members[k].step(
-                actions[k]
-            )
-            self.observations[k] = observation
+            step = self.members[k].step(actions[k])
+            self.observations[k], rewards[k], terminated[k], truncated[k], info = step
             self.success[k] = info.get("success", np.nan)
         self.running &= ~(terminated | truncated)
         return self.observations.copy(), rewards, terminated, truncated
@@ -153,7 +127,7 @@ class ParallelEnvironments:
         """Start an episode in each environment, from its own seed."""
         self.running[:] = True
         self.success[:] = np.nan
-        (observations,) = self.group.gather(self._call(_reset, [() for _ in self.group.shares]))
+        (observations,) = self.group.gather(self._call(_reset, [()] * len(self.group.shares)))
         return observations
 
     def step(self, actions: Floats) -> Stepped:

@@ -38,9 +38,8 @@ def resolve(target: str) -> Any:
 
 def make_environment(simulator: str, episode_steps: int, render: bool = False) -> Environment:
     """Make the environment with this id; its episodes are truncated after `episode_steps` steps."""
-    check_value(
-        "simulator", simulator, Simulator
-    )  # Gymnasium would import the module in `module:Id`
+    # Gymnasium would import the module in `module:Id`.
+    check_value("simulator", simulator, Simulator)
     choose_graphics()
     import gymnasium
 

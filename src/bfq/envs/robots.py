@@ -40,11 +40,7 @@ class Robot(NamedTuple):
     healthy_reward: float  # per step without a fall
     jitter: float  # of the first state
     normal_velocities: bool  # first velocities: normal instead of uniform
-    fallen: Callable[[Doubles, Doubles], Flags]  # from positions and velocities
-
-
-def _never_falls(qpos: Doubles, qvel: Doubles) -> Flags:
-    return np.zeros(len(qpos), bool)
+    fallen: Callable[[Doubles, Doubles], Flags] = lambda qpos, qvel: np.zeros(len(qpos), bool)
 
 
 def _hopper_fell(qpos: Doubles, qvel: Doubles) -> Flags:
@@ -62,27 +58,21 @@ def _ant_fell(qpos: Doubles, qvel: Doubles) -> Flags:
 
 
 ROBOTS = {
-    "halfcheetah": Robot("half_cheetah.xml", 5, 1, np.inf, 0.1, 0.0, 0.1, True, _never_falls),
+    "halfcheetah": Robot("half_cheetah.xml", 5, 1, np.inf, 0.1, 0.0, 0.1, True),
     "hopper": Robot("hopper.xml", 4, 1, 10.0, 1e-3, 1.0, 5e-3, False, _hopper_fell),
     "walker2d": Robot("walker2d.xml", 4, 1, 10.0, 1e-3, 1.0, 5e-3, False, _walker_fell),
     "ant": Robot("ant.xml", 5, 2, np.inf, 0.5, 1.0, 0.1, True, _ant_fell),
 }
-GYMNASIUM = {
-    "halfcheetah": "HalfCheetah-v4",
-    "hopper": "Hopper-v4",
-    "walker2d": "Walker2d-v4",
-    "ant": "Ant-v4",
-}
+GYMNASIUM = dict(zip(ROBOTS, ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4"), strict=True))
 OLD_MASSES = {robot: f"bfq/{name.removesuffix('-v4')}{SUFFIX}" for robot, name in GYMNASIUM.items()}
 
 
-SIMULATORS = {name: (robot, False) for robot, name in GYMNASIUM.items()} | {
-    name: (robot, True) for robot, name in OLD_MASSES.items()
-}
+SIMULATORS = {GYMNASIUM[robot]: (robot, False) for robot in ROBOTS}
+SIMULATORS |= {OLD_MASSES[robot]: (robot, True) for robot in ROBOTS}
 
 
 class Robots:
-    """One robot per seed in its first episode, with the methods of `Environments`.
+    """One robot per seed in its first episode, with the methods of `SerialEnvironments`.
 
     Several threads share the robots: MuJoCo releases Python's lock while it computes.
     """

@@ -63,9 +63,7 @@ class Worker:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Start a call; `result` waits for its end."""
         try:
-            pickle.dump(
-                (function, arguments), self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL
-            )
+            pickle.dump((function, arguments), self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._died() from error

@@ -21,7 +21,6 @@ LEAST_EPISODES = 8  # in a block, unless the part has fewer
 BLOCKS = 64  # in a part at least, unless it is small: enough to share among many cores
 MILLION = 1_000_000
 SNAPSHOTS = 8
-LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
 SIZES = {  # transitions, as in D4RL; a million otherwise
     "halfcheetah-medium-replay": 200_000,
     "hopper-medium-replay": 400_000,

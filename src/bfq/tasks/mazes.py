@@ -22,21 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset
-from bfq.envs.antmaze import (
-    COURSES,
-    REACH,
-    UNIT,
-    Cells,
-    Maze,
-    MazeRobots,
-    build_maze,
-    centers,
-    draw_goals,
-)
-from bfq.errors import unknown
+from bfq.envs import antmaze
+from bfq.envs.antmaze import COURSES, REACH, Cells, Maze, MazeRobots, centers
 from bfq.tasks.locomotion import policy_file
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
-from bfq.tasks.weights import GaussianPolicy, load_weights
+from bfq.tasks.weights import load_weights
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -115,9 +105,7 @@ def walk_to_goals(
     return Track(np.array(qpos), np.array(qvel), np.array(actions), np.array(pursued))
 
 
-@cache
-def _walker() -> GaussianPolicy:
-    return load_weights(policy_file(POLICY))
+_policy = cache(lambda name: load_weights(policy_file(name)))
 
 
 def walk_towards(
@@ -125,7 +113,7 @@ def walk_towards(
 ) -> Floats:
     """Return the actions of Ants in these directions: the mean or, with `rng`, a sample."""
     seen = np.concatenate([robots.qpos[:, 2:], robots.qvel, directions], axis=1)
-    return _walker().act(seen.astype(np.float32), rng)
+    return _policy(POLICY).act(seen.astype(np.float32), rng)
 
 
 @dataclass(frozen=True)
@@ -137,12 +125,6 @@ class AntMazeBlock:
     episodes: int = EPISODES
     steps: int = STEPS
 
-    def __post_init__(self) -> None:
-        if self.maze not in COURSES:
-            raise unknown("maze", self.maze, COURSES)
-        if self.kind not in KINDS:
-            raise unknown("kind of AntMaze data", self.kind, KINDS)
-
     def __call__(self, seed: int, index: int) -> Dataset:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
@@ -150,12 +132,10 @@ class AntMazeBlock:
         starts, ends = _starts_and_ends(course.maze, self.kind)
         robots = MazeRobots(_model(self.maze), self.episodes)
         robots.place(_near(draw_cells(starts, self.episodes, rng), rng), rng)
-        goals = draw_goals(centers(draw_cells(ends, self.episodes, rng)), rng)
+        goals = antmaze.draw_goals(centers(draw_cells(ends, self.episodes, rng)), rng)
         track = walk_to_goals(robots, goals, self.steps, antmaze_guide(course.maze, rng), rng)
         reached = np.linalg.norm(track.qpos[1:, :, :2] - course.mean_goal, axis=-1) <= REACH
-        return track.dataset(
-            track.states(), reached.astype(np.float32), (~reached).astype(np.float32)
-        )
+        return track.dataset(track.states(), reached.astype("f4"), (~reached).astype("f4"))
 
 
 def antmaze_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
@@ -178,7 +158,7 @@ def antmaze_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRec
 
 @cache
 def _model(maze: str) -> Any:
-    return build_maze(COURSES[maze].maze)
+    return antmaze.build_maze(COURSES[maze].maze)
 
 
 def _starts_and_ends(maze: Maze, kind: str) -> tuple[Cells, Cells]:
@@ -207,7 +187,7 @@ def antmaze_guide(maze: Maze, rng: np.random.Generator) -> Guide:
 
 def _planner_cells(maze: Maze, places: Doubles) -> Cells:
     """The cells of D4RL's planner, which start at a center: an Ant turns after passing it."""
-    return maze.cells_at(np.maximum(places, 0.0) - UNIT / 2.0)
+    return maze.cells_at(np.maximum(places, 0.0) - antmaze.UNIT / 2.0)
 
 
 def _near(cells: Cells, rng: np.random.Generator) -> Doubles:

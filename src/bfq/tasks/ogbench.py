@@ -28,24 +28,12 @@ from bfq.data.readers.ogbench import CUBE, Goal, layout_and_goal, relabel
 from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
 from bfq.envs.make import make_environment, package
 from bfq.envs.ogbench import numpy_seeded
-from bfq.errors import unknown
-from bfq.tasks.mazes import (
-    EPISODES,
-    POLICY,
-    SIZE,
-    SPREAD,
-    Doubles,
-    Floats,
-    Guide,
-    draw_cells,
-    walk_to_goals,
-    walk_towards,
-)
+from bfq.tasks import mazes
+from bfq.tasks.mazes import EPISODES, SIZE, SPREAD, Doubles, Floats, Guide, draw_cells
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
 
 NOISE = {"antmaze": 0.2, "pointmaze": 0.5}  # of the actions
 STEPS = {"medium": 1000, "large": 1000, "giant": 2000}  # transitions per episode
-MAZE_NAMES = tuple(f"{robot}-{maze}" for robot in NOISE for maze in STEPS)
 
 SUBTASKS = {"cube-single": ("cube",), "scene": ("cube", "button", "drawer", "window")}
 PLAY_NOISE, PLAY_SMOOTHING = 0.1, 0.5
@@ -64,10 +52,6 @@ class NavigateBlock:
     episodes: int = EPISODES
     steps: int | None = None  # None: as published
 
-    def __post_init__(self) -> None:
-        if self.maze not in MAZE_NAMES:
-            raise unknown("maze of navigate data", self.maze, MAZE_NAMES)
-
     def __call__(self, seed: int, index: int) -> Dataset:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
@@ -79,7 +63,7 @@ class NavigateBlock:
         robots.place(starts, rng, normalize=False)
         goals = _near(draw_cells(maze.rooms, self.episodes, rng), rng)
         guide = navigate_guide(maze, robot, goal.tolerance, rng)
-        track = walk_to_goals(robots, goals, self.steps or STEPS[size], guide, rng)
+        track = mazes.walk_to_goals(robots, goals, self.steps or STEPS[size], guide, rng)
         observations = track.qpos if robot == "pointmaze" else track.states()
         return track.dataset(observations, *_rewards_and_masks(goal, track.qpos[:-1]))
 
@@ -95,7 +79,7 @@ def navigate_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRe
         (part_of(partial(NavigateBlock, maze), size or SIZE, steps, EPISODES),),
         seed,
         f"ogbench/{maze}-singletask-task1-v0",
-        {} if point else {"policies": [POLICY]},
+        {} if point else {"policies": [mazes.POLICY]},
     )
 
 
@@ -116,7 +100,7 @@ def navigate_guide(maze: Maze, robot: str, reach: float, rng: np.random.Generato
         waypoints=lambda places, goals: centers(
             maze.next_cells(maze.cells_at(places), maze.cells_at(goals))
         ),
-        move=_slide_towards if robot == "pointmaze" else walk_towards,
+        move=_slide_towards if robot == "pointmaze" else mazes.walk_towards,
         next_goals=next_goals,
         noise=NOISE[robot],
     )
@@ -145,10 +129,6 @@ class PlayBlock:
     task: int = 2  # of five: OGBench's default
     steps: int = PLAY_STEPS
 
-    def __post_init__(self) -> None:
-        if self.scene not in SUBTASKS:
-            raise unknown("scene of play data", self.scene, SUBTASKS)
-
     def __call__(self, seed: int, index: int) -> Dataset:
         """Generate the block with this index."""
         reset_seed, oracle_seed = np.random.SeedSequence([seed, index]).generate_state(2)
@@ -156,20 +136,15 @@ class PlayBlock:
         environment.reset(seed=int(reset_seed))
         oracles = {subtask: _oracle(subtask, environment) for subtask in SUBTASKS[self.scene]}
         with numpy_seeded(int(oracle_seed)):  # the oracles draw from NumPy's global generator
-            episodes = [
-                _visible_episode(environment, oracles, self.steps) for _ in range(self.episodes)
-            ]
-        columns = {
-            name: np.concatenate([episode[name] for episode in episodes]) for name in episodes[0]
-        }
+            count, steps = self.episodes, self.steps
+            episodes = [_visible_episode(environment, oracles, steps) for _ in range(count)]
+        columns = {name: np.concatenate([one[name] for one in episodes]) for name in episodes[0]}
         ends = np.arange(1, len(columns["actions"]) + 1) % self.steps == 0
         _, goal = layout_and_goal(f"{self.scene}-play-singletask-task{self.task}-v0")
         rewards, masks = relabel(goal, columns["qpos"], columns.get("button_states"))
         infos = {name: columns[name].astype(float) for name in (*STATE, SUBTASK) if name in columns}
-        observations, actions, following = (
-            columns[name] for name in ("observations", "actions", "next_observations")
-        )
-        return block_data((observations, actions, rewards, following, masks), ends, infos)
+        first, last = (columns["observations"], columns["actions"]), columns["next_observations"]
+        return block_data((*first, rewards, last, masks), ends, infos)
 
 
 def play_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:

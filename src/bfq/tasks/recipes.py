@@ -30,9 +30,7 @@ class RecipePart:
 
     block: Block
     size: int
-    block_rows: int = (
-        1  # transitions in a block at most, if known: then no block is generated in vain
-    )
+    block_rows: int = 1  # at most in a block, if known: then no block is generated in vain
 
 
 def part_of(block_of: Callable[[int], Block], size: int, steps: int, most: int) -> RecipePart:
@@ -85,23 +83,10 @@ def block_data(
 
     `columns` are observations, actions, rewards, next observations and masks.
     """
-    observations, actions, rewards, following, masks = (
-        column.astype(np.float32) for column in columns
-    )
+    seen, actions, rewards, following, masks = (column.astype(np.float32) for column in columns)
     bound = np.ones(actions.shape[1], np.float32)
-    return Dataset(
-        observations,
-        actions,
-        rewards,
-        following,
-        masks,
-        episode_ends,
-        -bound,
-        bound,
-        name="block",
-        source="generated",
-        infos=infos,
-    )
+    arrays = (seen, actions, rewards, following, masks, episode_ends, -bound, bound)
+    return Dataset(*arrays, name="block", source="generated", infos=infos)
 
 
 def generate_dataset(
