@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.optimize import isotonic_regression
 
 from bfq.reports import Group, Run
 from bfq.reports.statistics import decimal_places, number_text, range_text
@@ -138,33 +139,13 @@ def spread_labels(
 ) -> list[float]:
     """Places nearest to the wanted ones (ascending) at which boxes of these heights do not overlap.
 
-    Boxes that collide form a block centered on the mean of their wanted places, not below `low`,
-    and not above 1 if there is room.
+    None is below `low`, and none above 1 if there is room.
     """
-    blocks: list[list[tuple[float, float]]] = []  # of each box its height and wanted foot
-    for place, height in zip(wanted, heights, strict=True):
-        blocks.append([(height, place - height / 2)])
-        while len(blocks) > 1 and _top(blocks[-2], low) > _foot(blocks[-1], low):
-            below, above = blocks[-2:]
-            blocks[-2:] = [below + [(size, foot - _size(below)) for size, foot in above]]
-    return [
-        _foot(block, low) + _size(block[:k]) + height / 2
-        for block in blocks
-        for k, (height, _) in enumerate(block)
-    ]
-
-
-def _size(block: Sequence[tuple[float, float]]) -> float:
-    return sum(height for height, _ in block)
-
-
-def _foot(block: Sequence[tuple[float, float]], low: float) -> float:
-    wanted = sum(foot for _, foot in block) / len(block)
-    return max(min(wanted, 1.0 - _size(block)), low)
-
-
-def _top(block: Sequence[tuple[float, float]], low: float) -> float:
-    return _foot(block, low) + _size(block)
+    sizes = np.asarray(heights, np.float64)
+    middles = np.cumsum(sizes) - sizes / 2  # of boxes stacked on 0; they never move closer together
+    free = isotonic_regression(np.asarray(wanted) - middles).x if len(sizes) else middles
+    places: list[float] = (np.maximum(np.minimum(free, 1 - sizes.sum()), low) + middles).tolist()
+    return places
 
 
 def wrap_evenly(name: str, line: int, lines: int) -> str:
