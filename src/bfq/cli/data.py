@@ -18,6 +18,11 @@ VERBS = {
 }
 
 
+GENERATES = "make reroll"
+STORES = "make import reroll download"
+BOUND = "action that the machine accepts, or one per dimension, separated by commas"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     verbs = parser.add_subparsers(
@@ -25,61 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, about in VERBS.items():
         verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        _add_own(name, verb)
-        if name != "inspect":
-            verb.add_argument(
-                "--replace", action="store_true", help="replace the dataset of this name"
-            )
+        # Take -40,-20 or -1e3 after a flag as a value and not as a flag.
+        verb._negative_number_matcher = re.compile(r"-\.?\d")
+        for users, flag, settings in ARGUMENTS:
+            if name in users.split():
+                verb.add_argument(flag, **settings)
         verb.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _add_own(name: str, verb: argparse.ArgumentParser) -> None:
-    """The options of one verb."""
-    add = verb.add_argument
-    if name == "make":
-        add("name", metavar="TASK", help="such as local/halfcheetah-medium; see `bfq tasks`")
-        add("--out", type=Path, metavar="FILE", help="also write an HDF5 file in D4RL's layout")
-    elif name == "import":
-        files = ".npz, .csv, .parquet, .hdf5, or a Minari folder"
-        add("files", type=Path, nargs="+", metavar="FILE", help=files)
-        add("--as", dest="name", required=True, metavar="NAME",
-            help="a name of your own to train on, or a published task")  # fmt: skip
-        _add_columns(verb)
-    elif name == "inspect":
-        add("name", metavar="NAME", help="a task, an imported dataset, or a file")
-        add("--replay", action="store_true",
-            help="step stored states in the simulator and compare")  # fmt: skip
-        add("--simulator", metavar="ID", help="simulator of the replay; default the task's")
-        add("--out", type=Path, metavar="DIR", help="folder of the page; default runs/data-NAME")
-    elif name == "reroll":
-        add("files", type=Path, nargs="+", metavar="FILE",
-            help="several files share the transitions equally")  # fmt: skip
-        add("--as", dest="name", metavar="NAME", help="default rerolled/FILE")
-        add("--robot", metavar="NAME",
-            help="halfcheetah, hopper, walker2d or ant; default from the name")  # fmt: skip
-        add("--old-masses", action="store_true", help="the robots' masses at the time of D4RL")
-    else:
-        add("name", metavar="NAME", help="a published task (see `bfq tasks`), or D4RL/pen/human-v2")
-    if name in ("make", "reroll"):
-        add(
-            "--size", type=int, metavar="N", help="transitions; default as in the published dataset"
-        )
-        add("--seed", type=int, default=0, metavar="N",
-            help="the same seed gives the same bytes; default 0")  # fmt: skip
-        add("--processes", type=int, metavar="N", help="default one per core")
-
-
-def _add_columns(verb: argparse.ArgumentParser) -> None:
-    add = verb.add_argument
-    add("--map", action="append", default=[], metavar="NAME=COLUMN[,…]",
-        help="a column, a prefix (observations=obs_), several (a+b), or none")  # fmt: skip
-    # Take -40,-20 or -1e3 after a flag as a value and not as a flag.
-    verb._negative_number_matcher = re.compile(r"-\.?\d")
-    each = "action that the machine accepts, or one per dimension, separated by commas"
-    add("--action-low", type=_bound, metavar="X[,…]", help=f"the smallest {each}")
-    add("--action-high", type=_bound, metavar="X[,…]", help=f"the largest {each}")
-    add("--reward-on", default="state", choices=("state", "next_state"),
-        help="OGBench files: which state earns the reward, the one before or after the action")  # fmt: skip
 
 
 def _bound(word: str) -> float | list[float]:
@@ -89,6 +45,44 @@ def _bound(word: str) -> float | list[float]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{word!r} is not a list of numbers") from error
     return found if len(found) > 1 else found[0]
+
+
+ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # verbs, argument, settings
+    ("make", "name", {"metavar": "TASK", "help": "such as local/halfcheetah-medium; see `bfq tasks`"}),
+    ("inspect", "name", {"metavar": "NAME", "help": "a task, an imported dataset, or a file"}),
+    ("download", "name",
+     {"metavar": "NAME", "help": "a published task (see `bfq tasks`), or D4RL/pen/human-v2"}),
+    ("import", "files", {"type": Path, "nargs": "+", "metavar": "FILE",
+                         "help": ".npz, .csv, .parquet, .hdf5, or a Minari folder"}),
+    ("reroll", "files", {"type": Path, "nargs": "+", "metavar": "FILE",
+                         "help": "several files share the transitions equally"}),
+    ("import", "--as", {"dest": "name", "required": True, "metavar": "NAME",
+                        "help": "a name of your own to train on, or a published task"}),
+    ("reroll", "--as", {"dest": "name", "metavar": "NAME", "help": "default rerolled/FILE"}),
+    ("make", "--out",
+     {"type": Path, "metavar": "FILE", "help": "also write an HDF5 file in D4RL's layout"}),
+    ("import", "--map", {"action": "append", "default": [], "metavar": "NAME=COLUMN[,…]",
+                         "help": "a column, a prefix (observations=obs_), several (a+b), or none"}),
+    ("import", "--action-low", {"type": _bound, "metavar": "X[,…]", "help": f"the smallest {BOUND}"}),
+    ("import", "--action-high", {"type": _bound, "metavar": "X[,…]", "help": f"the largest {BOUND}"}),
+    ("import", "--reward-on", {"default": "state", "choices": ("state", "next_state"), "help":
+     "OGBench files: which state earns the reward, the one before or after the action"}),
+    ("inspect", "--replay",
+     {"action": "store_true", "help": "step stored states in the simulator and compare"}),
+    ("inspect", "--simulator", {"metavar": "ID", "help": "simulator of the replay; default the task's"}),
+    ("inspect", "--out",
+     {"type": Path, "metavar": "DIR", "help": "folder of the page; default runs/data-NAME"}),
+    ("reroll", "--robot", {"metavar": "NAME",
+                           "help": "halfcheetah, hopper, walker2d or ant; default from the name"}),
+    ("reroll", "--old-masses",
+     {"action": "store_true", "help": "the robots' masses at the time of D4RL"}),
+    (GENERATES, "--size",
+     {"type": int, "metavar": "N", "help": "transitions; default as in the published dataset"}),
+    (GENERATES, "--seed", {"type": int, "default": 0, "metavar": "N",
+                           "help": "the same seed gives the same bytes; default 0"}),
+    (GENERATES, "--processes", {"type": int, "metavar": "N", "help": "default one per core"}),
+    (STORES, "--replace", {"action": "store_true", "help": "replace the dataset of this name"}),
+)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,8 +95,10 @@ def run(args: argparse.Namespace) -> int:
 def _make(args: argparse.Namespace) -> int:
     from bfq.tasks.recipes import recipe_for
 
-    if args.out is not None:
-        _check_out(args.out)
+    if args.out is not None and args.out.suffix not in (".hdf5", ".h5"):
+        raise BadInput(f"--out writes an HDF5 file, whose name ends in .hdf5, not {args.out.name}.")
+    if args.out is not None and not args.out.parent.is_dir():
+        raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}.")
     dataset = _generate(recipe_for(args.name, args.size, args.seed), args)
     if args.out is not None:
         from bfq.data.readers.d4rl import write_d4rl
@@ -143,26 +139,23 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _download(args: argparse.Namespace) -> int:
-    from bfq.tasks.sources import import_files
-
-    return _show(import_files([_fetch(args.name)], args.name, replace=args.replace), args.json)
-
-
-def _fetch(name: str) -> Path:
-    """Download the file of a task, or the folder of a Minari dataset."""
+    """Download the file of a task, or the folder of a Minari dataset, and import it."""
     from bfq.data.download import fetch
     from bfq.data.published import fetch_minari, remotes_for
     from bfq.data.store import downloads
     from bfq.errors import say
     from bfq.progress import byte_bar
     from bfq.tasks.catalog import get_task
-    from bfq.tasks.sources import RESERVED
+    from bfq.tasks.sources import RESERVED, import_files
 
+    name = args.name
     with byte_bar(f"downloading {name}") as progress:
         if "/" in name and not name.startswith(RESERVED):
-            return fetch_minari(name, downloads() / "minari", progress=progress, say=say)
-        training, *_ = remotes_for(get_task(name).name)  # the others are validation data
-        return fetch(training, progress=progress, say=say)
+            path = fetch_minari(name, downloads() / "minari", progress=progress, say=say)
+        else:
+            training, *_ = remotes_for(get_task(name).name)  # the others are validation data
+            path = fetch(training, progress=progress, say=say)
+    return _show(import_files([path], name, replace=args.replace), args.json)
 
 
 def _inspect(args: argparse.Namespace) -> int:
@@ -188,19 +181,14 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.json:
         show_json({**facts, "replay": replayed})
         return 0
-    _show_facts(dataset.name, fact_rows(facts))
+    show_table(("", ""), fact_rows(facts), dataset.name)
     if replayed:
-        _show_facts(f"stored states stepped in {simulator}", replay_rows(replayed))
-    _notes(dataset)
+        rows = replay_rows(replayed)
+        show_table(("", ""), rows, f"stored states stepped in {simulator}")
+    for note in dataset.notes:
+        print(f"note: {note}")
     print(f"page {folder / 'data.html'}")
     return 0
-
-
-def _check_out(path: Path) -> None:
-    if path.suffix not in (".hdf5", ".h5"):
-        raise BadInput(f"--out writes an HDF5 file, whose name ends in .hdf5, not {path.name}.")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} for {path.name}.")
 
 
 def _show(dataset: Any, as_json: bool) -> int:
@@ -222,19 +210,12 @@ def _show(dataset: Any, as_json: bool) -> int:
     if planned := count_plans(dataset):
         reached = f"{planned['successful']:,} of {planned['ended']:,} reached"
         rows.insert(3, ("goals of the planner", reached))
-    _show_facts(dataset.name, rows)
-    _notes(dataset)
+    show_table(("", ""), rows, dataset.name)
     hint = masses_hint(dataset.source)
-    if hint:
-        print(f"hint: {hint}")
+    for note in [
+        *(f"note: {note}" for note in dataset.notes),
+        *([f"hint: {hint}"] if hint else []),
+    ]:
+        print(note)
     print(f"train on it with: bfq train --task {dataset.name}")
     return 0
-
-
-def _notes(dataset: Any) -> None:
-    for note in dataset.notes:
-        print(f"note: {note}")
-
-
-def _show_facts(title: str, rows: list[tuple[str, str]]) -> None:
-    show_table(("", ""), rows, title)
