@@ -181,6 +181,17 @@ def _one_call(config: Any, sizes: Sizes) -> Any:
     return dataclasses.replace(config, steps=sizes.chunk)
 
 
+def _describe(config: Any, acting: Acting) -> dict[str, Any]:
+    """What the time of an action depends on."""
+    return {
+        "width": getattr(config, "width", None),
+        "depth": getattr(config, "depth", None),
+        "candidates": acting.candidates,
+        "sampling_steps": acting.sampling_steps,
+        "device": jax.devices()[0].device_kind,
+    }
+
+
 def time_acting(
     agent: Agent,
     config: Any,
@@ -216,13 +227,9 @@ def time_acting(
     timing = timed(work, 5)
     return {
         "agent": agent.name,
-        "width": getattr(config, "width", None),
-        "depth": getattr(config, "depth", None),
+        **_describe(config, acting),
         "batch": batch,
-        "candidates": acting.candidates,
-        "sampling_steps": acting.sampling_steps,
         "calls": calls,
-        "device": jax.devices()[0].device_kind,
         "batches_per_second": calls / timing.median,
         "spread": [calls / timing.high, calls / timing.low],
     }
@@ -277,7 +284,7 @@ def time_evaluation(
     transforms = Transforms(zeros, zeros + 1, one.action_low, one.action_high, unchanged, "none")
     one.close()
     act = population_act(population, initial_states(population, spec), transforms, protocol)
-    members, config = len(population.members), population.configs
+    members = len(population.members)
 
     def timing(limit: int | None) -> RolloutTiming:
         return time_rollout(lambda act: rollout(act, environment, protocol, members, limit), act)
@@ -289,11 +296,7 @@ def time_evaluation(
         "simulator": environment.simulator,
         "members": members,
         "episodes": protocol.episodes,
-        "candidates": protocol.acting.candidates,
-        "sampling_steps": protocol.acting.sampling_steps,
-        "width": getattr(config, "width", None),
-        "depth": getattr(config, "depth", None),
-        "device": jax.devices()[0].device_kind,
+        **_describe(population.configs, protocol.acting),
         "cores": cores(),
         "simulator_steps": median.steps,
         "seconds": median.seconds,

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bfq.cli.words import add_options, read_options, show_json
+from bfq.cli.words import add_options, read_options, show_json, show_table
 from bfq.errors import BadInput, counted
 from bfq.options import OPTIONS, PROTOCOL
 
@@ -63,34 +63,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(record: "RunRecord") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from bfq.reports import describe_acting
     from bfq.reports.statistics import mean_text, number_text, summarize
 
-    scores, members, protocol = record.scores or {}, record.members, record.protocol
-    title = f"{record.agent} on {record.task}, update {record.steps:,}"
+    members, protocol = record.members, record.protocol
+    scores = [
+        (record.scores or {}).get(unit) or [None] * len(members)
+        for unit in ("return", "normalized")
+    ]
+    rows = []
+    for member, *values in zip(members, *scores, strict=True):
+        overrides = "".join(f", {name}={number:g}" for name, number in member.overrides.items())
+        cells = ("–" if value is None else number_text(value, 1) for value in values)
+        rows.append([f"seed {member.seed}{overrides}", *cells])
+    if len(members) > 1:
+        finite = [[value for value in values if value is not None] for values in scores]
+        means = [summarize(values) if values else None for values in finite]
+        rows.append(
+            ["mean ± std", mean_text(means[0], "return"), mean_text(means[1], "normalized")]
+        )
     caption = (
         f"{counted(protocol['episodes'], 'episode')} of up to {record.episode_steps:,} steps "
         f"from seed {protocol['seed']}, {protocol['checkpoint']} checkpoint; {describe_acting(record)}"
     )
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD)
-    for column in ("member", "return", "normalized"):
-        table.add_column(column, justify="right")
-    nothing: list[float | None] = [None] * len(members)
-    returns, normalized = scores.get("return") or nothing, scores.get("normalized") or nothing
-    for member, value, score in zip(members, returns, normalized, strict=True):
-        overrides = "".join(f", {name}={number:g}" for name, number in member.overrides.items())
-        shown = ["–" if number is None else number_text(number, 1) for number in (value, score)]
-        table.add_row(f"seed {member.seed}{overrides}", *shown)
-    if len(members) > 1:
-        table.add_section()
-        means = [
-            mean_text(summarize(known) if known else None, unit)
-            for unit, numbers in (("return", returns), ("normalized", normalized))
-            for known in [[number for number in numbers if number is not None]]
-        ]
-        table.add_row("mean ± std", *means)
-    Console().print(table)
+    title = f"{record.agent} on {record.task}, update {record.steps:,}"
+    show_table(("member", "return", "normalized"), rows, title, caption, numbers=True)

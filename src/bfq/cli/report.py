@@ -1,8 +1,6 @@
 """`bfq report RUNS…`: one page about finished runs."""
 
 import argparse
-import sys
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bfq.cli.words import show_json
@@ -21,47 +19,28 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and print the scores: one table for a run, or one per task for several."""
     from rich.console import Console
 
-    from bfq.reports import read_finished
+    from bfq.errors import say
+    from bfq.reports import read_finished, tables
     from bfq.reports.report import run_folders, write_report
-    from bfq.reports.tables import rich_standings, rich_table, standings
 
     found, others = run_folders(args.folders)
-    _check(found, others)
+    if not found:
+        raise BadInput(f"no runs, which have a config.json: {', '.join(map(str, others))}.")
+    if others:
+        say(f"skipped, not a run: {', '.join(map(str, others))}")
     folders = [folder for inside in found.values() for folder in inside]
-    _draw_frames(folders)
-    written = write_report(folders, args.out or next(iter(found)))
-    if args.json:
-        show_json(written)
-        return 0
-    runs = [read_finished(folder) for folder in folders]
-    tables = (
-        [rich_table(*runs)]
-        if len(runs) == 1
-        else [rich_standings(table) for table in standings(runs)]
-    )
-    for table in tables:
-        Console().print(table)
-    for path in written["files"]:
-        print(path)
-    return 0
-
-
-def _draw_frames(folders: Sequence[Path]) -> None:
-    """Draw frames that are missing because the process that trained a run died before it drew them."""
-    for folder in folders:
+    for folder in folders:  # a process may have died after training, before it drew them
         trained = (folder / "result.json").exists() and (folder / "checkpoints").is_dir()
         if trained and not (folder / "frames.png").exists():
             from bfq.experiment import draw_frames
 
             draw_frames(folder)
-
-
-def _check(found: Collection[Path], others: Sequence[Path]) -> None:
-    """Check that there is a run; list folders that are not runs on standard error."""
-    names = ", ".join(map(str, others))
-    if not found and len(others) == 1:
-        raise BadInput(f"{names} is not a run: it has no config.json.")
-    if not found:
-        raise BadInput(f"none of these is a run: {names}.")
-    if others:
-        print(f"skipped, not a run: {names}", file=sys.stderr)
+    written = write_report(folders, args.out or next(iter(found)))
+    if args.json:
+        show_json(written)
+        return 0
+    runs = [read_finished(folder) for folder in folders]
+    several = map(tables.rich_standings, tables.standings(runs))
+    Console().print(*([tables.rich_table(*runs)] if len(runs) == 1 else several), sep="\n")
+    print(*written["files"], sep="\n")
+    return 0

@@ -22,12 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the runs, and where the sweep is kept."""
     add_options(parser, SWEPT)
     add = parser.add_argument
-    add(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="default runs/sweep-TASK-AGENT-…, the same for the same options",
-    )
+    about = "default runs/sweep-TASK-AGENT-…, the same for the same options"
+    add("--out", type=Path, metavar="DIR", help=about)
     add("--json", action="store_true", help="print sweep.json and nothing else")
 
 

@@ -14,11 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, OPTIONS)
     add = parser.add_argument
     add("--out", type=Path, metavar="DIR", help="run folder; default runs/TASK-AGENT-NNN")
-    add(
-        "--resume",
-        action="store_true",
-        help="continue the run in --out, or the newest unfinished one in runs/",
-    )
+    about = "continue the run in --out, or the newest unfinished one in runs/"
+    add("--resume", action="store_true", help=about)
     add("--config", type=Path, metavar="FILE", help="repeat the run of this config.json")
     add("--track", action="append", default=[], metavar="NAME", help="tensorboard | wandb")
     add("--json", action="store_true", help="print result.json and nothing else")
@@ -64,9 +61,8 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     from bfq.run import new_folder, unfinished
     from bfq.settings import compose, load_run
 
-    given = _given(args)
     if args.resume or args.config:
-        _check_alone(args, given)
+        _check_alone(args)
         if args.agent:
             load_agent(args.agent)
     if args.resume:
@@ -92,15 +88,11 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     return folder, start(run, folder, quiet=args.json)
 
 
-def _given(args: argparse.Namespace) -> list[str]:
-    """The flags of a run's options that were used."""
-    values = {option.flag: getattr(args, name) for name, option in OPTIONS.items()}
-    return [flag for flag, value in values.items() if value is not None and value is not False]
-
-
-def _check_alone(args: argparse.Namespace, given: list[str]) -> None:
+def _check_alone(args: argparse.Namespace) -> None:
     """Refuse other options beside --resume or --config, except the file of the agent."""
     flag = "--resume" if args.resume else "--config"
+    values = {option.flag: getattr(args, name) for name, option in OPTIONS.items()}
+    given = [flag for flag, value in values.items() if value is not None and value is not False]
     others = [one for one in given if one != "--agent" or not args.agent.endswith(".py")]
     others += ["--config"] if args.resume and args.config else []
     if others:

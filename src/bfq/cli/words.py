@@ -43,9 +43,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except OSError as trouble:
         if trouble.errno not in BAD_NAMES:
             raise
-        name = str(trouble.filename)
-        name = name if len(name) <= 80 else f"{name[:80]}…"
-        return _failed(f"{name} cannot name a file: {trouble.strerror}.", 2)
+        return _failed(f"{trouble.filename!s:.80} cannot name a file: {trouble.strerror}.", 2)
     except (MemoryError, RuntimeError) as trouble:
         if isinstance(trouble, RuntimeError) and TOO_LARGE not in str(trouble):
             raise
@@ -109,21 +107,23 @@ def show_table(
     rows: Iterable[Sequence[str]],
     title: str | None = None,
     caption: str | None = None,
+    numbers: bool = False,
 ) -> None:
     """Print a table as wide as the terminal, framed if it has headings.
 
-    Long cells wrap, and nothing in them is markup.
+    Long cells wrap, and nothing in them is markup. All columns but the first may be `numbers`.
     """
     from rich.box import HEAVY_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    box = HEAVY_HEAD if any(headings) else None
-    heading = Text(title) if title else None
-    table = Table(title=heading, caption=caption, box=box, show_header=any(headings))
+    framed, heading = any(headings), Text(title) if title else None
+    box = HEAVY_HEAD if framed else None
+    table = Table(title=heading, caption=caption, box=box, show_header=framed)
     for k, name in enumerate(headings):
-        table.add_column(name, no_wrap=k == 0, overflow="fold")
+        side: Any = "right" if k and numbers else "left"
+        table.add_column(name, no_wrap=k == 0, overflow="fold", justify=side)
     for row in rows:
         table.add_row(*map(Text, row))
     Console(highlight=False).print(table)
