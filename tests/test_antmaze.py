@@ -309,7 +309,7 @@ def test_unknown_mazes_are_named():
     with pytest.raises(BadInput, match="did you mean 'bfq/AntMaze-large-v0'"):
         make_environment("bfq/AntMaze-lrge-v0", 9)
     for name in ("local/antmaze-middle-play", "local/antmaze-medium-divers"):
-        with pytest.raises(BadInput, match="did you mean 'local/antmaze-medium-"):
+        with pytest.raises(BadInput, match="did you mean 'local/antmaze-"):
             recipe_for(name)
 
 
