@@ -164,14 +164,10 @@ def describe_update(agent: Agent, config: Any, sizes: Sizes) -> dict[str, Any]:
     fields = dataclasses.asdict(config)
     return {
         "agent": agent.name,
-        "members": sizes.members,
-        "precision": sizes.precision,
+        **{name: getattr(sizes, name) for name in ("members", "precision", "transitions", "chunk")},
+        **{name: fields.get(name) for name in ("width", "depth")},
         "batch": fields["batch_size"],
-        "width": fields.get("width"),
-        "depth": fields.get("depth"),
         "flow_steps": fields.get(inner_steps_field(config) or ""),
-        "transitions": sizes.transitions,
-        "chunk": sizes.chunk,
         "device": jax.devices()[0].device_kind,
     }
 

@@ -120,18 +120,14 @@ def values_on(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
             return presets[section][field].source
         return "the task's card" if field == from_card[section] else defaults[section]
 
-    return {
-        section: [
-            {
-                "name": field,
-                "value": value,
-                "source": source(section, field),
-                "per_member": section == "config" and field in numeric,
-            }
-            for field, value in getattr(run_config, section).items()
-        ]
-        for section in SECTIONS
-    }
+    def row(section: str, field: str, value: Any) -> dict[str, Any]:
+        varied = section == "config" and field in numeric
+        return {
+            "name": field, "value": value, "source": source(section, field), "per_member": varied,
+        }  # fmt: skip
+
+    values = {section: getattr(run_config, section).items() for section in SECTIONS}
+    return {section: [row(section, *pair) for pair in values[section]] for section in SECTIONS}
 
 
 def describe_agent(name: str) -> dict[str, Any]:
@@ -182,17 +178,9 @@ def hyperparameters_of(agent: "Agent") -> list[Hyperparameter]:
     for field in dataclasses.fields(default):
         meaning, group = comments.get(field.name, ("", ""))
         symbol = SYMBOL.match(meaning)
-        found.append(
-            Hyperparameter(
-                field.name,
-                getattr(default, field.name),
-                symbol[1] if symbol else "",
-                meaning,
-                group,
-                field.name in numeric,
-                choices_of(default, field.name),
-            )
-        )
+        value, choices = getattr(default, field.name), choices_of(default, field.name)
+        texts = (symbol[1] if symbol else "", meaning, group)
+        found.append(Hyperparameter(field.name, value, *texts, field.name in numeric, choices))
     return found
 
 

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +51,13 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         contents["table.md"] = tables.markdown_comparison(runs).encode("utf-8", "replace")
     make_folder(out)
     written = [_write(out / name, content) for name, content in contents.items() if content]
-    names = ("folder", "task", "agent", "title", "steps")
+    listed = [
+        {"folder": str(run.folder), "members": len(run.members)}
+        | {name: getattr(run, name) for name in ("task", "agent", "title", "steps")}
+        for run in runs
+    ]
     return {
-        "runs": [
-            {**{name: getattr(run, name) for name in names}, "folder": str(run.folder)}
-            | {"members": len(run.members)}
-            for run in runs
-        ],
+        "runs": listed,
         "rows": [as_record(row) for row in comparison(runs)],
         "files": [str(path) for path in written],
     }
@@ -101,7 +100,9 @@ def _summary_record(summary: statistics.Summary | None) -> dict[str, Any] | None
 def report_page(runs: Sequence[Run]) -> str:
     """A page with one section per run, and a comparison on top if there are several."""
     several = len(runs) > 1
-    title = f"{len(runs)} runs compared" if several else f"{runs[0].title} on {runs[0].task}"
+    names = [f"{run.title} on {run.task}" for run in runs]
+    title = f"{len(runs)} runs compared" if several else names[0]
+    folders = [tables.distinguishing_folder(run, runs) for run in runs]
     rankings, methods = tables.standings(runs), tables.aggregates(runs)
     together = any(
         figures.share_panel([run for run in runs if run.task == t.task]) for t in rankings
@@ -111,14 +112,7 @@ def report_page(runs: Sequence[Run]) -> str:
         title=title,
         several=several,
         runs=runs,
-        names=[
-            ", ".join(
-                filter(
-                    None, (f"{run.title} on {run.task}", tables.distinguishing_folder(run, runs))
-                )
-            )
-            for run in runs
-        ],
+        names=[", ".join(filter(None, pair)) for pair in zip(names, folders, strict=True)],
         rankings=rankings,
         scores_png=figures.score_figure(runs) if several else None,
         scores_caption=figures.score_caption(runs),
@@ -173,48 +167,15 @@ def list_hyperparameters(run: Run) -> dict[str, str]:
     """Each hyperparameter, with all its values if the groups differ in it."""
     found = {name: statistics.value_text(value) for name, value in run.config.items()}
     for name in dict.fromkeys(name for group in run.groups for name in group.overrides):
-        values = [
-            statistics.value_text(group.overrides.get(name, run.config.get(name)))
-            for group in run.groups
-        ]
-        found[name] = ", ".join(dict.fromkeys(values))
+        values = [group.overrides.get(name, run.config.get(name)) for group in run.groups]
+        found[name] = ", ".join(dict.fromkeys(map(statistics.value_text, values)))
     return found
 
 
 def render(template: str, **values: Any) -> str:
     """Return a page that needs no other file; text is escaped unless a template wrote it."""
-    page = _templates().get_template(template).render(**values)
+    page = TEMPLATES.get_template(template).render(**values)
     return page.encode("utf-8", "replace").decode()  # names from files may hold half a character
-
-
-@cache
-def _templates() -> Environment:
-    found = Environment(
-        loader=PackageLoader("bfq.reports"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    found.filters |= {
-        "counted": counted,
-        "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
-        "estimate": statistics.estimate_text,
-        "heights": bar_heights,
-        "interval": statistics.interval_text,
-        "mean": statistics.mean_text,
-        "number": statistics.number_text,
-        "quantity": lambda value: statistics.number_text(value, statistics.decimal_places(value)),
-        "short": short_number,
-        "value": statistics.value_text,
-    }
-    for function in (
-        *(figures.curve_caption, figures.learning_curves, figures.losses),
-        *(figures.score_caption, figures.score_figure, tables.is_comparison, tables.score_table),
-        *(describe_reward, describe_successes, headline_rows, list_hyperparameters, score_name),
-    ):
-        found.globals[function.__name__] = function
-    return found
 
 
 def short_number(value: float) -> str:
@@ -227,3 +188,30 @@ def bar_heights(counts: Sequence[int]) -> list[float]:
     """Heights of bars in percent; small counts stay visible next to large ones."""
     top = max(counts, default=0) or 1
     return [max(100 * count / top, 0.8) if count else 0.0 for count in counts]
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader("bfq.reports"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.filters |= {
+    "counted": counted,
+    "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+    "estimate": statistics.estimate_text,
+    "heights": bar_heights,
+    "interval": statistics.interval_text,
+    "mean": statistics.mean_text,
+    "number": statistics.number_text,
+    "quantity": lambda value: statistics.number_text(value, statistics.decimal_places(value)),
+    "short": short_number,
+    "value": statistics.value_text,
+}
+for _function in (
+    *(figures.curve_caption, figures.learning_curves, figures.losses),
+    *(figures.score_caption, figures.score_figure, tables.is_comparison, tables.score_table),
+    *(describe_reward, describe_successes, headline_rows, list_hyperparameters, score_name),
+):
+    TEMPLATES.globals[_function.__name__] = _function

@@ -125,10 +125,8 @@ def performance_profile(
     if not _spreads(tasks):
         return Profile(tau, share, None)
     random = np.random.default_rng(seed)
-    draws = sum(_counts(random, len(runs), resamples) @ runs / len(runs) for runs in above) / len(
-        above
-    )
-    low, high = np.quantile(draws, TAILS, axis=0)
+    draws = sum(_counts(random, len(runs), resamples) @ runs / len(runs) for runs in above)
+    low, high = np.quantile(draws / len(above), TAILS, axis=0)
     return Profile(tau, share, (low, high))
 
 
@@ -149,14 +147,10 @@ def probability_of_improvement(
     if not all(_spreads(pair) for pair in pairs):
         return Estimate(value, None)
     random = np.random.default_rng(seed)
-    draws = [
-        np.sum(
-            _counts(random, len(won), resamples) @ won * _counts(random, len(won.T), resamples),
-            axis=1,
-        )
-        / won.size
-        for won in wins
-    ]
+    draws = []
+    for won in wins:
+        ours_drawn, theirs_drawn = (_counts(random, n, resamples) for n in won.shape)
+        draws.append(np.sum(ours_drawn @ won * theirs_drawn, axis=1) / won.size)
     low, high = np.quantile(np.mean(draws, axis=0), TAILS)
     return Estimate(value, Interval(float(low), float(high)))
 

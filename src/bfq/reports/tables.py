@@ -199,11 +199,11 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
             if values:
                 name = f"{run.title} {group.label}".strip()
                 pools.setdefault(name, {}).setdefault(run.task, values)
-    found = [
-        Aggregate(name, len(tasks), statistics.pooled_interquartile_mean(tasks))
-        for name, tasks in pools.items()
-        if len(tasks) > 1
-    ]
+    mean, several = (
+        statistics.pooled_interquartile_mean,
+        [p for p in pools.items() if len(p[1]) > 1],
+    )
+    found = [Aggregate(name, len(tasks), mean(tasks)) for name, tasks in several]
     return sorted(found, key=lambda each: each.estimate.value, reverse=True)
 
 
@@ -286,14 +286,9 @@ def markdown_comparison(runs: Sequence[Run]) -> str:
     parts = [_markdown(table) for table in standings(runs)]
     methods = aggregates(runs)
     if methods:
-        rows = [
-            (
-                escape_markdown(each.name),
-                escape_markdown(statistics.estimate_text(each.estimate)),
-                str(each.tasks),
-            )
-            for each in methods
-        ]
+        texts = [(each.name, statistics.estimate_text(each.estimate)) for each in methods]
+        cells = [map(escape_markdown, pair) for pair in texts]
+        rows = [(*pair, str(each.tasks)) for pair, each in zip(cells, methods, strict=True)]
         banded = any(each.estimate.interval for each in methods)
         head = ("", "normalized [95% interval]" if banded else "normalized", "tasks")
         lines = markdown_table(head, rows)

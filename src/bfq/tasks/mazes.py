@@ -177,12 +177,7 @@ def antmaze_guide(maze: Maze, rng: np.random.Generator) -> Guide:
         arriving = (following == last).all(axis=1, keepdims=True)
         return np.where(arriving, goals, _near(following, rng))
 
-    return Guide(
-        waypoints,
-        move=lambda robots, directions: walk_towards(robots, directions, rng),
-        next_goals=lambda places, goals: goals,
-        noise=NOISE,
-    )
+    return Guide(waypoints, partial(walk_towards, rng=rng), lambda places, goals: goals, NOISE)
 
 
 def _planner_cells(maze: Maze, places: Doubles) -> Cells:

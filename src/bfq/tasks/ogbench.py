@@ -96,14 +96,11 @@ def navigate_guide(maze: Maze, robot: str, reach: float, rng: np.random.Generato
         reached = np.linalg.norm(places - goals, axis=1, keepdims=True) <= reach
         return np.where(reached, _near(draw_cells(maze.rooms, len(goals), rng), rng), goals)
 
-    return Guide(
-        waypoints=lambda places, goals: centers(
-            maze.next_cells(maze.cells_at(places), maze.cells_at(goals))
-        ),
-        move=_slide_towards if robot == "pointmaze" else mazes.walk_towards,
-        next_goals=next_goals,
-        noise=NOISE[robot],
-    )
+    def waypoints(places: Doubles, goals: Doubles) -> Doubles:
+        return centers(maze.next_cells(maze.cells_at(places), maze.cells_at(goals)))
+
+    move = _slide_towards if robot == "pointmaze" else mazes.walk_towards
+    return Guide(waypoints, move, next_goals, NOISE[robot])
 
 
 def _slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:

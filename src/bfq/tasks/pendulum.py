@@ -75,14 +75,9 @@ def generate_pendulum(episodes: int = EPISODES, seed: int = 0) -> Dataset:
         rows.append((observations, actions, rewards, terminated, truncated, following))
         observations = following
     environments.close()
-    columns = [
-        np.stack(column, axis=1).reshape(-1, *column[0].shape[1:])
-        for column in zip(*rows, strict=True)
-    ]
+    stacked = [np.stack(column, axis=1) for column in zip(*rows, strict=True)]
+    columns = [column.reshape(-1, *column.shape[2:]) for column in stacked]
+    source = f"{episodes} episodes of {len(MIXTURE)} scripted controllers, seed {seed}"
     return from_arrays(
-        *columns,
-        action_low=-MAX_TORQUE,
-        action_high=MAX_TORQUE,
-        name=PENDULUM,
-        source=f"{episodes} episodes of {len(MIXTURE)} scripted controllers, seed {seed}",
+        *columns, action_low=-MAX_TORQUE, action_high=MAX_TORQUE, name=PENDULUM, source=source
     )
