@@ -12,6 +12,7 @@ into JAX's cache, where this process finds them (`from_cache` in the rows).
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import shlex
@@ -23,11 +24,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from bfq.agents.contract import Spec
 from bfq.agents.registry import get_agent
 from bfq.bench.measure import (
     Sizes,
-    compile_update,
+    compile_population,
     describe_update,
     random_transitions,
     resize,
@@ -120,7 +124,12 @@ def compile_point(point: Point) -> float:
     """Compile a program into the cache, in a process of its own."""
     enable_compilation_cache()
     CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    return compile_update(*point.method(), point.sizes)
+    (agent, config), sizes = point.method(), point.sizes
+    narrow = random_transitions(sizes._replace(transitions=1), agent.needs)
+    shape = (sizes.transitions, narrow.packed.shape[1])  # the transitions themselves are not needed
+    rows: Any = jax.eval_shape(lambda: dataclasses.replace(narrow, packed=jnp.zeros(shape)))
+    config = dataclasses.replace(config, steps=sizes.chunk)  # as `time_update` does
+    return compile_population(agent, config, rows, sizes).seconds
 
 
 def prepare(wanted: Sequence[Point], processes: int, until: float) -> None:

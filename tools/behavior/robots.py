@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.antmaze import as_maze_ant, flipped
+from bfq.envs.antmaze import as_maze_ant
 from bfq.envs.worker_pool import WorkerGroup
 from bfq.errors import unknown
 
@@ -19,6 +19,11 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 REWARD_SCALE = 10.0  # reward of the directional Ant per meter
 DIRECTION_STEPS = 100  # steps after which the directional Ant gets a new direction
+
+
+def flipped(qpos: Doubles) -> npt.NDArray[np.bool_]:
+    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion."""
+    return 1.0 - 2.0 * (qpos[..., 4] ** 2 + qpos[..., 5] ** 2) < 0.0
 
 
 class RobotSpec(NamedTuple):

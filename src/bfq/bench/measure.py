@@ -118,21 +118,15 @@ def _cache_hits() -> list[str]:
     return found
 
 
-def compile_update(agent: Agent, config: Any, sizes: Sizes) -> float:
-    """Seconds to compile the program that `time_update` times, without the transitions themselves."""
-    narrow = random_transitions(sizes._replace(transitions=1), agent.needs)
-    shape = (sizes.transitions, narrow.packed.shape[1])
-    rows: Any = jax.eval_shape(lambda: dataclasses.replace(narrow, packed=jnp.zeros(shape)))
-    return compile_population(agent, _one_call(config, sizes), rows, sizes).seconds
-
-
 def time_update(agent: Agent, config: Any, rows: Transitions, sizes: Sizes) -> dict[str, Any]:
     """Microseconds per update with their spread, compilation time, and shares of the device limits.
 
     Operations and bytes are the minimum that an update needs. A share is the time that the device would
     need for them at its limits, divided by the measured time.
     """
-    compiled = compile_population(agent, _one_call(config, sizes), rows, sizes)
+    # A run as long as one call, so that a call contains every phase of a run.
+    whole = dataclasses.replace(config, steps=sizes.chunk)
+    compiled = compile_population(agent, whole, rows, sizes)
     states = compiled.states
 
     def work() -> Any:
@@ -170,11 +164,6 @@ def describe_update(agent: Agent, config: Any, sizes: Sizes) -> dict[str, Any]:
         "flow_steps": fields.get(inner_steps_field(config) or ""),
         "device": jax.devices()[0].device_kind,
     }
-
-
-def _one_call(config: Any, sizes: Sizes) -> Any:
-    """A run as long as one call, so that a call contains every phase of a run."""
-    return dataclasses.replace(config, steps=sizes.chunk)
 
 
 def _describe(config: Any, acting: Acting) -> dict[str, Any]:

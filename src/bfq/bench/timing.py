@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from bfq.agents.contract import Agent, Batch, Spec
+from bfq.agents.contract import Agent, Spec
 from bfq.kernels import using
+from bfq.training.population import unpack
 
 _finish: Any = jax.block_until_ready
-_shape: Any = jax.ShapeDtypeStruct
 
 
 class Timing(NamedTuple):
@@ -69,7 +69,9 @@ class UpdateCost(NamedTuple):
 
 def minimum_cost(agent: Agent, config: Any, spec: Spec) -> UpdateCost:
     """Count the operations of the traced update in plain JAX; nothing is computed."""
-    key, batch = jax.random.key(0), _batch_shapes(config.batch_size, spec, agent.needs)
+    key, (s, a) = jax.random.key(0), spec
+    columns = 2 * s + a + 2 + (a + 1 if "next_actions" in agent.needs else 0)
+    batch = jax.eval_shape(lambda: unpack(jnp.zeros((config.batch_size, columns)), spec))
     state = jax.eval_shape(lambda: agent.init(key, spec, config))
     with using(kernels=False):
         traced = jax.make_jaxpr(lambda s, b, k: agent.update(s, b, k, config))(state, batch, key)
@@ -78,17 +80,6 @@ def minimum_cost(agent: Agent, config: Any, spec: Spec) -> UpdateCost:
         for tree in (state, batch)
     )
     return UpdateCost(_product_flops(traced.jaxpr), 2.0 * state_bytes + batch_bytes)
-
-
-def _batch_shapes(size: int, spec: Spec, needs: tuple[str, ...]) -> Batch:
-    def shape(*rest: int) -> Any:
-        return _shape((size, *rest), jnp.float32)
-
-    s, a = spec
-    batch = Batch(shape(s), shape(a), shape(), shape(s), shape())
-    if "next_actions" not in needs:
-        return batch
-    return batch._replace(next_actions=shape(a), next_known=shape())
 
 
 def _product_flops(jaxpr: Jaxpr) -> float:

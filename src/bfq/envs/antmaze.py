@@ -208,11 +208,6 @@ def as_maze_ant(model: Any) -> None:
     model.geom_solimp[:, :3] = (0.8, 0.8, 0.01)
 
 
-def flipped(qpos: Doubles) -> npt.NDArray[np.bool_]:
-    """Whether the torso's z axis points down: 1 − 2 (x² + y²) < 0 for its quaternion."""
-    return 1.0 - 2.0 * (qpos[..., 4] ** 2 + qpos[..., 5] ** 2) < 0.0
-
-
 def build_maze(maze: Maze) -> Any:
     """Build the MuJoCo model of the maze with D4RL's Ant, a mark at the goal and a camera above."""
     mujoco, ant = package("mujoco", "mujoco"), robot_file("ant.xml")
