@@ -1,7 +1,7 @@
 """Scores of runs as tables: for the terminal, as Markdown and as plain data."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bfq.errors import counted
 from bfq.reports import Group, Run, describe_acting, statistics
+from bfq.reports.statistics import ABSENT, Summary
 
 CAPTION = "mean ± std over seeds, [95% Student-t interval of the mean]"
 SHORT_CAPTION = "mean ± std over seeds, best first"
@@ -28,8 +29,8 @@ class ScoreRow:
     agent: str
     name: str
     overrides: str
-    returns: statistics.Summary | None
-    normalized: statistics.Summary | None
+    returns: Summary | None
+    normalized: Summary | None
     updates: int | None
     seeds: int | None  # trained; a summary counts only those with a score
     seconds: float | None  # of the whole run: its groups train together
@@ -38,11 +39,11 @@ class ScoreRow:
     folder: str = ""  # of the run, if two methods would have the same name
 
     @property
-    def scores(self) -> tuple[tuple[str, statistics.Summary | None], ...]:
+    def scores(self) -> tuple[tuple[str, Summary | None], ...]:
         """Both scores with their units."""
         return ("return", self.returns), ("normalized", self.normalized)
 
-    def score(self, unit: str) -> statistics.Summary | None:
+    def score(self, unit: str) -> Summary | None:
         """The score in this unit, if there is one."""
         return dict(self.scores)[unit]
 
@@ -64,7 +65,7 @@ class ScoreRow:
     def seeds_text(self) -> str:
         """The number of seeds, and how many have a score if some have none."""
         if self.seeds is None:
-            return statistics.ABSENT
+            return ABSENT
         scored = self.returns.n if self.returns else 0
         return str(self.seeds) if scored in (0, self.seeds) else f"{scored} of {self.seeds}"
 
@@ -72,7 +73,7 @@ class ScoreRow:
     def time_text(self) -> str:
         """Training time in seconds."""
         if self.seconds is None:
-            return statistics.ABSENT
+            return ABSENT
         return f"{statistics.number_text(self.seconds, 1 if self.seconds < 100 else 0)} s"
 
 
@@ -215,70 +216,64 @@ def describe_pooling(banded: bool) -> str:
 
 def rich_table(run: Run) -> Table:
     """A run's scores for a terminal of 80 columns, with intervals below the means."""
-    table = score_table(run)
-    found = _empty_table(table.title, table.caption, ("return", "normalized", "seeds", "training"))
-    found.leading, found.padding = 1, (0, 1, 0, 1)
+    table, rows = score_table(run), []
     for row in table.rows:
         cells = ["\n".join(filter(None, (row.name, table.notes(row))))]
         for unit, summary in row.scores:
-            interval = (
-                f"\n{statistics.interval_text(summary, unit)}"
-                if summary and summary.interval
-                else ""
+            below = (
+                [statistics.interval_text(summary, unit)] if summary and summary.interval else []
             )
-            cells.append(f"{statistics.mean_text(summary, unit)}{interval}")
-        cells += [row.seeds_text, row.time_text]
-        style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
-        found.add_row(*(Text(cell) for cell in cells), style=style)
-    return found
+            cells.append("\n".join([statistics.mean_text(summary, unit), *below]))
+        rows.append([*cells, row.seeds_text, row.time_text])
+    head = ["", "return", "normalized", "seeds", "training"]
+    return _terminal_table(table, table.caption, head, rows, leading=1)
 
 
 def rich_standings(table: ScoreTable) -> Table:
     """All methods on a task for a terminal of 80 columns, one line each if names allow."""
-    head, rows = _cells(table)
-    found = _empty_table(table.title, SHORT_CAPTION if table.caption else "", head[1:])
-    found.min_width = min(max(60, len(table.title) + 2), 80)  # keeps the title on one line
-    for place, cells in enumerate(rows):
-        style = "dim" if place < len(table.data) else ""
-        found.add_row(*(Text(cell) for cell in cells), style=style)
+    return _terminal_table(table, SHORT_CAPTION if table.caption else "", *_cells(table))
+
+
+def _terminal_table(
+    table: ScoreTable, caption: str, head: list[str], rows: list[list[str]], leading: int = 0
+) -> Table:
+    found = Table(
+        title=Text(table.title, style="bold"),
+        caption=Text(caption, style="dim italic"),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, leading),
+        leading=leading,
+        min_width=min(max(60, len(table.title) + 2), 80),  # keeps the title on one line
+    )
+    found.add_column("", min_width=16, overflow="fold")
+    for name in head[1:]:
+        found.add_column(name, justify="right", no_wrap=True)
+    for row, cells in zip(table.rows, rows, strict=True):
+        style = {"agent": "bold", "data": "dim"}.get(row.kind, "")
+        found.add_row(*map(Text, cells), style=style)
     return found
 
 
 def _cells(table: ScoreTable, detailed: bool = False) -> tuple[list[str], list[list[str]]]:
     """Column names and rows; with intervals and ways of acting if `detailed`."""
-    units = ["return", *(["normalized"] if table.normalized else [])]
-    scores = [name for unit in units for name in (unit, "95% interval")] if detailed else units
-    acting = detailed and table.acting_differs
-    head = ["", *scores, "seeds", "training"]
-    head += ["updates"] if table.updates_differ else []
-    head += ["acting"] if acting else []
-    rows = []
-    for row in table.rows:
-        cells = [row.full_name]
-        for unit in units:
-            cells.append(statistics.mean_text(row.score(unit), unit))
-            cells += [statistics.interval_text(row.score(unit), unit)] if detailed else []
-        cells += [row.seeds_text, row.time_text]
-        if table.updates_differ:
-            cells.append(f"{row.updates:,}" if row.updates else statistics.ABSENT)
-        if acting:
-            cells.append(statistics.ABSENT if row.kind == "data" else describe_acting(row.run))
-        rows.append(cells)
-    return head, rows
 
+    def score(text: Callable[[Summary | None, str], str], unit: str) -> Callable[[ScoreRow], str]:
+        return lambda row: text(row.score(unit), unit)
 
-def _empty_table(title: str, caption: str, columns: Sequence[str]) -> Table:
-    found = Table(
-        title=Text(title, style="bold"),
-        caption=Text(caption, style="dim italic"),
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        min_width=60,
-    )
-    found.add_column("", min_width=16, overflow="fold")
-    for name in columns:
-        found.add_column(name, justify="right", no_wrap=True)
-    return found
+    columns: list[tuple[str, Callable[[ScoreRow], str]]] = [("", lambda row: row.full_name)]
+    for unit in ("return", "normalized") if table.normalized else ("return",):
+        columns.append((unit, score(statistics.mean_text, unit)))
+        if detailed:
+            columns.append(("95% interval", score(statistics.interval_text, unit)))
+    columns += [("seeds", lambda row: row.seeds_text), ("training", lambda row: row.time_text)]
+    if table.updates_differ:
+        columns.append(("updates", lambda row: f"{row.updates:,}" if row.updates else ABSENT))
+    if detailed and table.acting_differs:
+        acting = {
+            row: ABSENT if row.kind == "data" else describe_acting(row.run) for row in table.rows
+        }
+        columns.append(("acting", acting.__getitem__))
+    return [name for name, _ in columns], [[text(row) for _, text in columns] for row in table.rows]
 
 
 def markdown_comparison(runs: Sequence[Run]) -> str:
