@@ -5,12 +5,9 @@ comment beside each field of `Config` is the meaning of that hyperparameter.
 """
 
 import argparse
-import ast
 import dataclasses
 import inspect
-import io
 import re
-import tokenize
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -192,25 +189,17 @@ def with_choices(meaning: str, choices: list[str]) -> str:
 
 def _comments(agent: "Agent") -> dict[str, tuple[str, str]]:
     """The comment beside each field, or else that of its group, and the comment above its group."""
-    source = inspect.getsource(module_of(agent))
-    body = next(
-        node.body
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == agent.config.__name__
-    )
-    beside: dict[int, str] = {}
-    alone: dict[int, str] = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            kind = alone if token.line.strip().startswith("#") else beside
-            kind[token.start[0]] = token.string.removeprefix("#").strip()
-    found, group, line = {}, "", 0
-    for node in body:
-        above = [text for k, text in alone.items() if line < k < node.lineno]
-        if line:  # after the docstring
-            group = " ".join(above) or group
-        line = node.end_lineno or node.lineno
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            texts = [beside[k] for k in range(node.lineno, line + 1) if k in beside]
-            found[node.target.id] = (" ".join(texts) or group, group)
-    return found
+    found: dict[str, tuple[str, str]] = {}
+    name = group = ""
+    above = False  # whether the previous line was a comment above a group
+    for line in inspect.getsource(agent.config).splitlines():
+        code, _, comment = map(str.strip, line.partition("#"))
+        if comment and not code:
+            group, above = f"{group} {comment}" if above else comment, True
+            continue
+        if field := re.match(r"(\w+):", code):
+            name, above = field[1], False
+            found[name] = ("", group)
+        if comment:
+            found[name] = (f"{found[name][0]} {comment}".strip(), group)
+    return {name: (beside or of_group, of_group) for name, (beside, of_group) in found.items()}

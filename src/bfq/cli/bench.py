@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bfq.cli.words import parse_counts, show_json
 from bfq.errors import BadInput, unknown
+from bfq.files import make_folder, write_bytes, write_json
 from bfq.options import parse_values
 
 if TYPE_CHECKING:
@@ -130,7 +131,6 @@ def measure(args: argparse.Namespace, rows: Iterable[Row]) -> int:
 
     An existing file is replaced only when all rows are measured.
     """
-    from bfq.files import make_folder, write_bytes, write_json
     from bfq.run import versions
 
     if args.out:
@@ -260,7 +260,6 @@ def _methods(
 def _check_growth(args: argparse.Namespace, configs: list[Any]) -> None:
     """Check, before anything is measured, that --figure can be drawn and --flow-steps has an effect."""
     from bfq.bench.measure import inner_steps_field
-    from bfq.files import make_folder
 
     inner = any(map(inner_steps_field, configs))
     if args.figure:

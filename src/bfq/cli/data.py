@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import show_json, show_table
-from bfq.errors import BadInput
+from bfq.errors import BadInput, say
+from bfq.files import make_folder, write_bytes, write_json
 from bfq.options import parse_names
 
 VERBS = {
@@ -143,7 +144,6 @@ def _download(args: argparse.Namespace) -> int:
     from bfq.data.download import fetch
     from bfq.data.published import fetch_minari, remotes_for
     from bfq.data.store import downloads
-    from bfq.errors import say
     from bfq.progress import byte_bar
     from bfq.tasks.catalog import get_task
     from bfq.tasks.sources import RESERVED, import_files
@@ -161,7 +161,6 @@ def _download(args: argparse.Namespace) -> int:
 def _inspect(args: argparse.Namespace) -> int:
     from bfq.data.inspect import fact_rows, inspect
     from bfq.data.replay import replay, replay_rows
-    from bfq.files import make_folder, write_bytes, write_json
     from bfq.progress import data_bar
     from bfq.reports.data_page import data_page
     from bfq.tasks.catalog import TASKS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bfq.cli.words import add_options, read_options, show_json, show_table
 from bfq.errors import BadInput, counted
+from bfq.files import check_place, check_regular, write_json
 from bfq.options import OPTIONS, PROTOCOL
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and show one line per member."""
-    from bfq.files import check_place, check_regular, write_json
     from bfq.progress import announced
     from bfq.run import as_json
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bfq.cli.words import show_json
-from bfq.errors import BadInput
+from bfq.errors import BadInput, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,6 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and print the scores: one table for a run, or one per task for several."""
     from rich.console import Console
 
-    from bfq.errors import say
     from bfq.reports import read_finished, tables
     from bfq.reports.report import run_folders, write_report
 

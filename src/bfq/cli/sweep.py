@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfq.cli.words import add_options, read_options, show_json
-from bfq.errors import DiskTrouble
+from bfq.errors import DiskTrouble, say
 from bfq.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
 
     with announced("loading JAX", quiet=args.json):
         from bfq.agents.registry import load_agent
-        from bfq.errors import say
         from bfq.settings import compose
         from bfq.sweep import combinations, folder_name, ranked, sweep, write_sweep
         from bfq.training.loop import Stopped

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bfq.cli.words import add_options, read_options, show_json
-from bfq.errors import BadInput, DiskTrouble
+from bfq.errors import BadInput, DiskTrouble, say
 from bfq.options import OPTIONS
 
 
@@ -26,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
     from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
-        from bfq.errors import say
         from bfq.experiment import complete
         from bfq.run import as_json
         from bfq.training.loop import Stopped
@@ -56,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
 def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     """The folder to work in: the one to resume, or a new one."""
     from bfq.agents.registry import load_agent
-    from bfq.errors import say
     from bfq.experiment import start
     from bfq.run import new_folder, unfinished
     from bfq.settings import compose, load_run
