@@ -133,10 +133,8 @@ def describe_agent(name: str) -> dict[str, Any]:
 
     agent = get_agent(name)
     return {
-        "name": agent.name,
-        "title": agent.title,
+        **{name: getattr(agent, name) for name in ("name", "title", "chooses")},
         "idea": one_line(agent),
-        "chooses": agent.chooses,
         "needs": list(agent.needs),
         "samplers": list(agent.samplers),
         "hyperparameters": [row._asdict() for row in hyperparameters_of(agent)],

@@ -53,13 +53,10 @@ def _cards() -> list[Card]:
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import availability, stored_datasets
 
-    cards = [
-        {**dataclasses.asdict(task), "data_here": availability(name)}
-        for name, task in TASKS.items()
-    ]
-    return cards + [
-        {"name": name, "data_here": "yes"} for name in stored_datasets() if name not in TASKS
-    ]
+    own = [name for name in stored_datasets() if name not in TASKS]
+    cards: list[Card] = [dataclasses.asdict(task) for task in TASKS.values()]
+    cards += [{"name": name} for name in own]
+    return [{**card, "data_here": availability(card["name"])} for card in cards]
 
 
 def _chosen(cards: list[Card], word: str | None, here: bool) -> list[Card]:
@@ -88,22 +85,15 @@ def _list(cards: list[Card]) -> None:
     from bfq.tasks.catalog import DEFAULT_TASK
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    groups: dict[str, list[Card]] = {}
-    for card in cards:
-        groups.setdefault(_group(card), []).append(card)
     width = max((len(card["name"]) for card in cards), default=0)
-    for heading, group in groups.items():
+    for heading in dict.fromkeys(map(_group, cards)):
         console.print(heading, style="bold")
-        for card in group:
+        for card in (one for one in cards if _group(one) == heading):
             default = " (default)" if card["name"] == DEFAULT_TASK else ""
-            console.print(f"  {card['name']:{width}}  {_short(card['data_here'])}{default}")
+            here = card["data_here"].replace("can be generated with", "needs")
+            console.print(f"  {card['name']:{width}}  {here}{default}")
     if not cards:
         console.print("None of these tasks has data on this machine.")
-
-
-def _short(availability: str) -> str:
-    """Availability in a few words."""
-    return availability.replace("can be generated with", "needs")
 
 
 def _facts(card: Card) -> list[tuple[str, str]]:

@@ -216,9 +216,8 @@ def _is_published(paths: Sequence[Path], name: str) -> bool | None:
     known = {remote.sha256 for remote in remotes}
     if not known or None in known or not all(path.is_file() for path in paths):
         return None
-    return {_sha256(path) for path in paths} <= known
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    for path in paths:
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() not in known:
+                return False
+    return True

@@ -7,7 +7,8 @@ axis, and `meta` lists facts about each of its `snapshots`.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -98,22 +99,25 @@ def save_weights(path: Path, policy: GaussianPolicy) -> None:
     write_bytes(path, content.getvalue())
 
 
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Turn whatever a damaged file causes into one sentence."""
+    try:
+        yield
+    except KeyError as error:
+        raise BadInput(f"{what}: it has no {error.args[0]}.") from error
+    except (BadInput, ValueError, TypeError, RecursionError) as error:
+        raise BadInput(f"{what}: {str(error).removesuffix('.')}.") from error
+
+
 def load_weights(path: Path) -> GaussianPolicy:
     """Read a policy or a pack and check that it can act; nothing in the file is executed."""
-    try:
+    with _refused(f"{path} is not a weight file of a policy"):
         found = read_npz(path)
         meta = _meta(found.pop("meta"))
         arrays = {name: _numbers(name, array) for name, array in found.items()}
         for policy in _policies(arrays, meta):
             _check(policy)
-    except BadInput as error:
-        raise BadInput(f"{path} is not a weight file of a policy: {error}") from error
-    except KeyError as error:
-        raise BadInput(
-            f"{path} is not a weight file of a policy: it has no {error.args[0]}."
-        ) from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadInput(f"{path} is not a weight file of a policy: {error}.") from error
     return GaussianPolicy(arrays, meta)
 
 
@@ -191,16 +195,12 @@ def read_stored_policy(path: Path) -> GaussianPolicy:
         raise BadInput(f"{path.name} stores no policy: only files that one policy collected do.")
     facts = {f"metadata/{fact}": fact for fact in STORED_FACTS}
     arrays = read_hdf5(path, [*names, *facts, "infos/action_log_std"])
-    try:
+    with _refused(f"the policy stored in {path.name} cannot be read"):
         activation = _stored_choice(arrays, "nonlinearity", _ACTIVATIONS)
         output = _stored_choice(arrays, "output_distribution", STORED_SQUASHES)
         weights = _stored_weights(arrays, output == "deterministic")
         _check(weights)
         _replace_repeated_mean(weights, arrays)
-    except KeyError as error:
-        raise BadInput(f"the policy stored in {path.name} has no {error.args[0]}.") from error
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"the policy stored in {path.name} cannot be read: {error}.") from error
     meta = {
         "activation": activation,
         "squash": STORED_SQUASHES[output],
