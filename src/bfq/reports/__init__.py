@@ -78,13 +78,12 @@ class Run(RunRecord):
         )
 
     def series(self, kind: str, metric: str, group: Group) -> Series:
-        """A metric of a group at every row that has it."""
+        """A metric of a group at every row that has it for at least one seed."""
         rows = [row for row in self.rows if row.kind == kind and metric in row.metrics]
-        values = [[row.metrics[metric][place] for place in group.places] for row in rows]
-        return Series(
-            np.asarray([row.step for row in rows], np.int64),
-            np.asarray(values, np.float64).reshape(len(rows), len(group.places)),
-        )
+        listed = [[row.metrics[metric][place] for place in group.places] for row in rows]
+        values = np.asarray(listed, np.float64).reshape(len(rows), len(group.places))
+        steps, kept = np.asarray([row.step for row in rows], np.int64), np.isfinite(values).any(1)
+        return Series(steps[kept], values[kept])
 
 
 def read_finished(folder: Path) -> Run:

@@ -197,11 +197,12 @@ def _panel(
     unit = "normalized" if normalized else "return"
     curves = []
     for run, group, name in entries:
-        series = _finite(run.series("evaluation", unit, group))
+        series, color = (
+            run.series("evaluation", unit, group),
+            drawing.group_color(run, group, colors),
+        )
         if len(series.steps):
-            curves.append(
-                LearningCurve(name, drawing.group_color(run, group, colors), series, run in runs)
-            )
+            curves.append(LearningCurve(name, color, series, run in runs))
     end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in curves])
     data = runs[0].data.normalized_mean if normalized else runs[0].data.return_mean
     name = score_name(unit, runs)
@@ -227,21 +228,14 @@ def _draw_losses(axes: Any, run: Run, name: str) -> None:
     colors = drawing.agent_colors([run])
     for group in run.groups:
         color = drawing.group_color(run, group, colors)
-        steps, values = _finite(run.series("train", name, group))
+        steps, values = run.series("train", name, group)
         low, high, mean = (of(values, axis=1) for of in (np.nanmin, np.nanmax, np.nanmean))
         axes.fill_between(steps, low, high, color=color, alpha=0.2, lw=0)
         axes.plot(steps, mean, color=color, lw=1.4, solid_capstyle="round")
     _style_training(axes, run.steps)
     axes.tick_params(labelsize=7.5)
-    axes.set_title(
-        drawing.literal(name.replace("_", " ")), loc="left", color=drawing.INK, fontsize=9.5, pad=5
-    )
-
-
-def _finite(series: Series) -> Series:
-    """The rows at which at least one seed has a number."""
-    kept = np.isfinite(series.values).any(1)
-    return Series(series.steps[kept], series.values[kept])
+    title = drawing.literal(name.replace("_", " "))
+    axes.set_title(title, loc="left", color=drawing.INK, fontsize=9.5, pad=5)
 
 
 def _draw_curve(axes: Any, curve: LearningCurve, strong: bool, bounds: tuple[float, float]) -> None:
