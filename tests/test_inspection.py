@@ -26,7 +26,8 @@ from bfq.data.inspect import fact_rows, inspect, whole_histogram
 from bfq.data.replay import replay, replay_rows, stored_when
 from bfq.envs.states import ReplayEnvironment
 from bfq.errors import BadInput
-from bfq.reports.data_page import data_page, heat
+from bfq.reports.drawing import heat
+from bfq.reports.report import data_page
 
 HOSTILE = '<script>alert(1)</script>&"$'
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "d4rl_files"

@@ -162,7 +162,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from bfq.data.inspect import fact_rows, inspect
     from bfq.data.replay import replay, replay_rows
     from bfq.progress import data_bar
-    from bfq.reports.data_page import data_page
+    from bfq.reports.report import data_page
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import load_dataset
 

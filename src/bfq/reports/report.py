@@ -1,7 +1,7 @@
-"""Write the report of finished runs: an HTML page, its figures and a table."""
+"""The report of finished runs, an HTML page with figures and a table, and the page about a dataset."""
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bfq.errors import BadInput, DiskTrouble, counted
 from bfq.files import make_folder, write_bytes
-from bfq.reports import Run, figures, is_run, read_finished, score_name, statistics, tables
+from bfq.reports import Run, drawing, figures, is_run, read_finished, score_name, statistics, tables
 from bfq.run import RewardTransform
 
 REWARDS = {  # reasons that the numbers do not show
@@ -123,6 +123,11 @@ def report_page(runs: Sequence[Run]) -> str:
     )
 
 
+def data_page(facts: Mapping[str, Any], replay: Mapping[str, Any] | None) -> str:
+    """The page about a dataset: what `inspect` found, and `replay` if it ran."""
+    return render("data.html.j2", title=facts["name"], data=facts, replay=replay)
+
+
 def headline_rows(table: tables.ScoreTable) -> list[tuple[tables.ScoreRow, str]]:
     """The best setting of the agent, its baselines and the data, each with a note."""
     agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
@@ -201,6 +206,7 @@ TEMPLATES.filters |= {
     "counted": counted,
     "data_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
     "estimate": statistics.estimate_text,
+    "heat": drawing.heat,
     "heights": bar_heights,
     "interval": statistics.interval_text,
     "mean": statistics.mean_text,
@@ -215,3 +221,4 @@ for _function in (
     *(describe_reward, describe_successes, headline_rows, list_hyperparameters, score_name),
 ):
     TEMPLATES.globals[_function.__name__] = _function
+TEMPLATES.globals["zip"] = zip
