@@ -98,6 +98,8 @@ def strip(
     act: Act, environment: EnvironmentSpec, protocol: Protocol, members: int, member: int = 0
 ) -> bytes:
     """The start of one member's first episode as a row of frames, in a PNG."""
+    from matplotlib.image import imsave
+
     wanted = np.linspace(0, min(SPAN, environment.episode_steps), FRAMES).astype(int)
     frames = []
     episode = _episode(act, environment, protocol, members, member)
@@ -106,7 +108,9 @@ def strip(
             frames.append(_downscale(_render(simulators)))
         if time == wanted[-1]:
             break
-    return _png(np.concatenate(frames, axis=1))
+    content = BytesIO()
+    imsave(content, np.concatenate(frames, axis=1), format="png")
+    return content.getvalue()
 
 
 def _downscale(frame: Frame) -> Frame:
@@ -115,11 +119,3 @@ def _downscale(frame: Frame) -> Frame:
     height, width = (length // k for length in frame.shape[:2])
     blocks = frame[: height * k, : width * k].reshape(height, k, width, k, 3)
     return blocks.mean(axis=(1, 3)).astype(np.uint8)
-
-
-def _png(picture: Frame) -> bytes:
-    from matplotlib.image import imsave
-
-    content = BytesIO()
-    imsave(content, picture, format="png")
-    return content.getvalue()

@@ -43,19 +43,12 @@ PENDULUM = "pendulum-mixed"
 CHECKERBOARD = "checkerboard"
 
 
-def _card(name: str, entries: Entries) -> Task:
-    fields = {"like": name, **_fields(entries[name], entries), "name": name}
-    card: Task = check_value(f"the card of {name}", fields, Task)
-    return card
-
-
-def _fields(entry: dict[str, Any], entries: Entries) -> dict[str, Any]:
+def _fields(name: str) -> dict[str, Any]:
     """The fields of an entry and, before them, those of the entries that it refers to."""
-    fields: dict[str, Any] = {}
-    for parent in ("like", "base"):
-        if parent in entry:
-            fields |= _fields(entries[entry[parent]], entries)
-    return fields | {name: value for name, value in entry.items() if name != "base"}
+    entry = _ENTRIES[name]
+    parents = [_fields(entry[parent]) for parent in ("like", "base") if parent in entry]
+    fields = {key: value for parent in [*parents, entry] for key, value in parent.items()}
+    return {key: value for key, value in fields.items() if key != "base"}
 
 
 _SECTIONS: dict[str, Entries] = tomllib.loads((files(__package__) / "catalog.toml").read_text())
@@ -63,7 +56,7 @@ _ENTRIES: Entries = {
     name: entry for section in _SECTIONS.values() for name, entry in section.items()
 }
 TASKS: dict[str, Task] = {
-    name: _card(name, _ENTRIES)
+    name: check_value(f"the card of {name}", {"like": name, **_fields(name), "name": name}, Task)
     for section, entries in _SECTIONS.items()
     if section not in ("base", "hidden")
     for name in entries
