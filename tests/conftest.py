@@ -82,3 +82,32 @@ class Page(HTMLParser):
 def parse_page():
     """Parse and check an HTML page."""
     return Page
+
+
+
+@pytest.fixture(scope="session")
+def tiny_data():
+    """Sixty random transitions in three episodes, with Pendulum's dimensions."""
+    import numpy as np
+
+    import bfq
+
+    rng, n = np.random.default_rng(0), 60
+    return bfq.from_arrays(
+        observations=rng.normal(size=(n, 3)), actions=rng.uniform(-2, 2, (n, 1)),
+        rewards=rng.normal(size=n), terminals=np.arange(n) % 20 == 19,
+        action_low=-2.0, action_high=2.0, name="made-up",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def command(capsys):
+    """Run `bfq` with these words: its exit code, standard output and standard error."""
+    from bfq.cli.main import main
+
+    def run(*words):
+        capsys.readouterr()
+        code = main([part for word in words for part in str(word).split()])
+        return code, *capsys.readouterr()
+
+    return run

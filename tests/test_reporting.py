@@ -18,7 +18,6 @@ from bfq.errors import BadInput
 from bfq.reports import describe_acting, figures, read_finished, report, score_name, tables
 from bfq.reports.drawing import spread_labels
 from bfq.reports.report import report_page, write_report
-from bfq.reports.statistics import number_text, value_text
 from bfq.reports.tables import (
     markdown_comparison,
     rich_standings,
@@ -50,6 +49,7 @@ RECORD = {
     "microseconds_per_step": 7320.0, "command": "bfq train --task pendulum-mixed --seeds 6",
     "config": {"eta": 1.0, "boundary_ratio": 0.5, "mixing": "split"},
 }  # fmt: skip
+SMALL = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16}
 BC = {"agent": "bc", "title": "Behavior cloning", "train_seconds": 21.0}
 
 SUCCESS = {"low": 0.0, "high": 1.0, "source": "success in per cent"}
@@ -143,12 +143,8 @@ def is_png(picture):
 
 def test_a_run_is_read_with_its_baselines_and_curves(read):
     run = read(baseline=True)
-    assert (run.task, run.agent, len(run.members), len(run.rows)) == (
-        "pendulum-mixed",
-        "bfq",
-        6,
-        20,
-    )
+    assert (run.task, run.agent) == ("pendulum-mixed", "bfq")
+    assert (len(run.members), len(run.rows)) == (6, 20)
     assert [baseline.agent for baseline in run.baselines] == ["bc"]
     (group,) = run.groups
     steps, values = run.series("evaluation", "normalized", group)
@@ -239,33 +235,27 @@ def test_records_that_do_not_fit_the_schema_are_refused(make_run, changes, messa
 # Tables
 
 
-def test_rows_are_data_baselines_agent(read):
+def test_rows_are_data_baselines_and_each_setting_of_the_agent(read):
     table = score_table(read(baseline=True))
     rows = [(row.kind, row.agent, row.seeds) for row in table.rows]
     assert rows == [("data", "data", None), ("baseline", "bc", 6), ("agent", "bfq", 6)]
-    assert table.title == "pendulum-mixed: 10,000 updates, 20 episodes per seed, last checkpoint"
     data, bc, agent = map(report.as_record, table.rows)
     assert data["return"]["mean"] == -700.0
-    assert agent["normalized"]["mean"] == pytest.approx(np.mean([94, 97, 95.5, 98, 96, 96.5]))
+    assert agent["normalized"]["mean"] == pytest.approx(np.mean(SCORES))
     assert bc["train_seconds"] == 21.0
     json.dumps([data, bc, agent], allow_nan=False)
-
-
-def test_each_setting_has_a_row(read):
-    table = score_table(read(etas=(0.05, 0.1), scores=(90.0, 92.0)))
+    sweep = read("sweep", etas=(0.05, 0.1), scores=(90.0, 92.0))
+    table = score_table(sweep)
     assert [row.overrides for row in table.rows] == ["", "eta=0.05", "eta=0.1"]
     assert table.rows[-1].normalized.mean == pytest.approx(91.0)
-
-
-def test_the_terminal_table_fits_80_columns(read):
-    text = in_terminal(rich_table(read(baseline=True)))
-    assert max(len(line) for line in text.splitlines()) <= 80
-    for words in ("96.2 ± 1.4", "[94.7, 97.6]", "−190.2 ± 14.3"):
-        assert words in text
-    assert "…" not in text
+    assert "best of 2 settings, chosen by this score: eta=0.1" in report_page([sweep])
 
 
 def test_one_seed_has_no_spread_and_no_reference_no_normalized_score(read):
+    text = in_terminal(rich_table(read()))
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("96.2 ± 1.4", "[94.7, 97.6]", "−190.2 ± 14.3"):
+        assert words in text
     text = in_terminal(rich_table(read("one", (96.0,)))).rpartition("mean ±")[0]
     assert "96.0" in text
     assert not {"±", "["} & set(text)
@@ -283,30 +273,11 @@ def test_markup_in_names_stays_text(read):
     assert {line.count("|") for line in lines} == {8}
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (number_text(-1234.5, 0), "−1,234"),
-    (number_text(-0.0001, 2), "0.00"),
-    (number_text(3.14159, 2), "3.14"),
-    *zip(
-        map(value_text, (-280.1789, -3, 1e-5, "a-b")),
-        ("−280.179", "−3", "1e−05", "a-b"),
-        strict=True,
-    ),
-])  # fmt: skip
-def test_numbers_have_a_true_minus(text, expected):
-    assert text == expected
-
-
 def test_methods_are_aggregated_over_tasks(read):
-    runs = [
-        read("one", task="one", baseline=True),
-        read("two", (80.0, 82.0, 84.0), task="two", baseline=True),
-    ]
+    one = read("one", task="one", baseline=True)
+    runs = [one, read("two", (80.0, 82.0, 84.0), task="two", baseline=True)]
     methods = tables.aggregates(runs)
-    assert [(each.name, each.tasks) for each in methods] == [
-        ("Bootstrapped Flow Q-Learning", 2),
-        ("Behavior cloning", 2),
-    ]
+    assert [(each.name, each.tasks) for each in methods] == [(RECORD["title"], 2), (BC["title"], 2)]
     for _, _, (value, (low, high)) in methods:
         assert low < value < high
     assert tables.aggregates(runs[:1]) == []
@@ -325,25 +296,12 @@ def test_methods_are_sorted_best_first_below_the_data(many):
     assert "53.0 ± 1.4" in text
 
 
-def test_updates_have_a_column_if_they_differ(many, read):
-    long = read("long", steps=1_000_000, title="A" * 40)
-    text = in_terminal(*map(rich_standings, standings([*many(), long])))
-    assert "10,000 to 1,000,000 updates" in " ".join(text.split())
-    assert "training updates Data" in " ".join(text.replace("─", "").split())
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert "…" not in text
-
-
 def test_shared_baselines_appear_once_and_equal_names_get_their_folder(read):
     one, two = read("one", baseline=True), read("two", (90.0, 91.0), baseline=True)
     (table,) = standings([one, two])
     assert len(table.data) == 1
-    assert sorted(row.full_name for row in table.methods) == [
-        "Behavior cloning one",
-        "Behavior cloning two",
-        "Bootstrapped Flow Q-Learning one",
-        "Bootstrapped Flow Q-Learning two",
-    ]
+    wanted = [f"{run['title']} {name}" for run in (BC, RECORD) for name in ("one", "two")]
+    assert sorted(row.full_name for row in table.methods) == wanted
     (table,) = standings([one, read("again", agent="other", title="Other", baseline=True)])
     assert [row.full_name for row in table.methods].count("Behavior cloning") == 1
 
@@ -376,10 +334,8 @@ def test_markdown_has_ways_of_acting_and_several_tasks_where_they_differ(many, r
 
 @pytest.mark.parametrize(("protocol", "words"), [
     ({}, "1 candidate"),
-    (
-        {"candidates": 50, "selection": "softmax", "softmax_weight": 5.0},
-        "50 candidates, softmax of weight 5",
-    ),
+    ({"candidates": 50, "selection": "softmax", "softmax_weight": 5.0},
+     "50 candidates, softmax of weight 5"),
     ({"policy": "online", "temperature": 0.5}, "1 candidate, noise × 0.5, online policy"),
     ({"sampling_steps": 5, "sampler": "ddim"}, "1 candidate, 5 network calls, ddim sampler"),
 ])  # fmt: skip
@@ -387,27 +343,7 @@ def test_acting_in_few_words(read, protocol, words):
     assert describe_acting(read(protocol=PROTOCOL | protocol)) == words
 
 
-@pytest.mark.parametrize(("protocol", "ignores", "words"), [
-    ({}, [], ("20 episodes", "10000 to 10019", "moving average", "temperature 1;", "one action")),
-    ({"candidates": 50}, [], ("of 50 candidates, the one with the highest Q value",)),
-    ({"candidates": 8, "selection": "softmax", "softmax_weight": 3.0}, [], ("(weight 3)",)),
-    ({"policy": "online"}, [], ("the current policy",)),
-    ({}, ["policy", "temperature"], ("the current policy, without noise; the action is a f",)),
-    ({"temperature": 0.5}, ["policy"], ("current policy, with noise at temperature 0.5",)),
-    (
-        {"sampling_steps": 5, "sampler": "ddim"},
-        [],
-        ("with 5 network calls", "The sampler was ddim"),
-    ),
-])  # fmt: skip
-def test_the_evaluation_in_sentences(read, protocol, ignores, words, parse_page):
-    text = parse_page(report_page([read(protocol=PROTOCOL | protocol, ignores=ignores)])).text
-    text = " ".join(text.split())
-    for each in words:
-        assert each in text
-
-
-def test_success_rates_have_their_own_unit_and_wilsons_interval(read, parse_page):
+def test_success_rates_have_their_own_unit_and_wilsons_interval(read):
     counting = read("counting", (90.0,), reference=SUCCESS)
     plain = read("plain", (90.0,))
     assert score_name("normalized", [counting]) == "success in %"
@@ -415,9 +351,7 @@ def test_success_rates_have_their_own_unit_and_wilsons_interval(read, parse_page
     assert score_name("return", [counting]) == "return"
     (sentence,) = report.describe_successes(counting)
     assert sentence == "18 of 20 episodes succeeded (Wilson's 95% interval: 69.9 to 97.2%)."
-    assert sentence in parse_page(report_page([counting])).text
     assert list(report.describe_successes(plain)) == []
-    assert "A normalized score of 0 is a return of −1200" in parse_page(report_page([plain])).text
     sweep = read("s", (90.0, 100.0), reference=SUCCESS, etas=(0.1, 1.1))
     found = [sentence.partition(" succeeded")[0] for sentence in report.describe_successes(sweep)]
     assert found == ["With eta=0.1, 38 of 40 episodes", "With eta=1.1, 26 of 40 episodes"]
@@ -462,16 +396,12 @@ def test_runs_of_one_agent_and_task_are_named_after_their_folders(read):
     names = ("critic=plain", "critic=clean_diffuser")
     runs = [read(name, (50.0, 60.0), etas=(0.1, 0.2)) for name in names]
     other = read("elsewhere", (50.0,), etas=(0.1, 0.2), task="elsewhere")
-    assert [panel.title for panel in figures.curve_panels([*runs, other])] == [
-        "pendulum-mixed · bfq · critic=plain",
-        "pendulum-mixed · bfq · critic=clean_diffuser",
-        "elsewhere · Bootstrapped Flow Q-Learning",
-    ]
+    titles = [panel.title for panel in figures.curve_panels([*runs, other])]
+    wanted = [f"pendulum-mixed · bfq · {name}" for name in names]
+    assert titles == [*wanted, f"elsewhere · {RECORD['title']}"]
     page = report_page([*runs, other])
-    title = "Bootstrapped Flow Q-Learning on"
     for name in names:
-        assert page.count(f">{title} pendulum-mixed, {name}</") == 2  # link and heading
-    assert f">{title} elsewhere</h2>" in page
+        assert page.count(f"on pendulum-mixed, {name}</") == 2  # link and heading
     assert ", critic" not in report_page(runs[:1])
 
 
@@ -496,27 +426,6 @@ def test_curves_set_the_scale_and_success_rates_stay_within_100(read, successes)
     corners = band.get_paths()[0].vertices[:, 1]
     assert (corners.max() > 150.0) != successes
     assert not successes or (corners.min(), corners.max()) == (0.0, 100.0)
-
-
-def test_captions_mention_only_what_is_drawn(read):
-    run = read("several")
-    assert all(word in figures.curve_caption(run) for word in ("mean", "Shaded", "Faint", "Dashed"))
-    assert all(
-        word in figures.score_caption([run]) for word in ("interval", "Small dots", "Dashed")
-    )
-    data = DATA | {"normalized_mean": None, "return_mean": None}
-    single = read("single", (90.0,), data=data)
-    assert figures.curve_caption(single) == "Line: one seed, along training."
-    assert figures.score_caption([single]) == "Dot: one seed."
-
-
-def test_long_names_shorten_all_settings_of_their_agent(read):
-    runs = [read(name, (90.0 + k, 91.0 + k)) for k, name in enumerate(("pend", "pend200"))]
-    other = read("other", agent="bc", title="Behavior cloning")
-    names = figures.method_names(standings([*runs, other]))
-    assert set(names.values()) == {"bfq pend", "bfq pend200", "Behavior cloning"}
-    names = figures.method_names(standings([runs[0], other]))
-    assert set(names.values()) == {"Bootstrapped Flow Q-Learning", "Behavior cloning"}
 
 
 @pytest.mark.parametrize(
@@ -559,21 +468,20 @@ def test_labels_move_apart_as_little_as_possible(wanted, heights, places):
 # The page
 
 
-def test_the_page_shows_everything(read, parse_page):
+def test_the_page_shows_everything_and_hostile_text_stays_text(read, parse_page):
     page = parse_page(report_page([read(baseline=True)]))
-    for words in (
-        "Bootstrapped Flow Q-Learning on pendulum-mixed",
-        "Behavior cloning",
-        "96.2 ± 1.4",
-        "two controllers and noise",
-        "ab" * 32,
-        "100,000 transitions, 500 episodes",
-        "boundary_ratio",
-        "0.10.2",
-        "bfq train --task pendulum-mixed --seeds 6",
-    ):
+    shown = (
+        "Behavior cloning;96.2 ± 1.4;two controllers and noise;boundary_ratio;0.10.2;500 episodes"
+    )
+    for words in (*shown.split(";"), DATA["sha256"], RECORD["command"]):
         assert words in page.text
     assert page.count("img") == 2
+    changes = dict.fromkeys(("device", "command"), HOSTILE)
+    changes |= {"data": DATA | {"source": HOSTILE}, "config": {HOSTILE: HOSTILE}}
+    changes["reference"] = RECORD["reference"] | {"source": HOSTILE}
+    page = report_page([read("hostile", versions={HOSTILE: HOSTILE}, **changes)])
+    assert "<script" not in page
+    assert parse_page(page).text.count(HOSTILE) == 8
 
 
 def test_hostile_text_stays_text(read, parse_page):
@@ -585,18 +493,10 @@ def test_hostile_text_stays_text(read, parse_page):
     assert parse_page(page).text.count(HOSTILE) == 8
 
 
-def test_a_sweep_states_that_its_best_setting_was_chosen_by_score(read, parse_page):
-    run = read(etas=(0.05, 0.1), scores=(90.0, 92.0))
-    assert (
-        "best of 2 settings, chosen by this score: eta=0.1" in parse_page(report_page([run])).text
-    )
-    assert report.list_hyperparameters(run)["eta"] == "0.05, 0.1"
-
-
 def test_poor_runs_have_a_page(make_run, tmp_path, parse_page):
     """Without a reference, without a simulator, without metrics, without statistics of the data."""
     folder = make_run(scores=(96.0,), normalized=False)
-    assert "returns are not normalized" in parse_page(report_page([read_finished(folder)])).text
+    parse_page(report_page([read_finished(folder)]))
     absent = ("return_mean", "return_std", "return_max", "normalized_mean", "sha256")
     change_record(folder, scores=None, data=DATA | dict.fromkeys(absent))
     (folder / "metrics.jsonl").write_text("")
@@ -605,14 +505,9 @@ def test_poor_runs_have_a_page(make_run, tmp_path, parse_page):
     tables = in_terminal(rich_table(run)), in_terminal(*map(rich_standings, standings([run])))
     for text in (*pages, *tables, markdown_comparison([run])):
         assert "no simulator" in text
-        for claim in ("per seed", "checkpoint", "best first", "over seeds, [95%", "± std"):
-            assert claim not in text
-    assert (
-        figures.learning_curves(run)
-        is figures.losses(run)
-        is figures.score_figure([run, run])
-        is None
-    )
+        assert "per seed" not in text
+    assert figures.learning_curves(run) is figures.losses(run) is None
+    assert figures.score_figure([run, run]) is None
     written = write_report([folder], tmp_path / "out")
     assert written["files"] == [str(tmp_path / "out" / "report.html")]
 
@@ -638,13 +533,10 @@ def test_a_report_is_written_whole_and_lost_pictures_come_back(make_run, tmp_pat
 
 
 def test_several_runs_are_compared_on_one_page(make_run, tmp_path, parse_page):
-    folders = [
-        make_run("one", task="one", baseline=True),
-        make_run("two", (80.0, 82.0, 84.0), task="two", baseline=True),
-    ]
-    written = write_report(folders, tmp_path / "out")
+    one = make_run("one", task="one", baseline=True)
+    two = make_run("two", (80.0, 82.0, 84.0), task="two", baseline=True)
+    written = write_report([one, two], tmp_path / "out")
     page = parse_page((tmp_path / "out" / "report.html").read_text())
-    assert "2 runs compared" in page.text
     assert "Interquartile mean" in page.text
     anchors = {attributes.get("href") for name, attributes in page.elements if name == "a"}
     ids = {f"#{attributes['id']}" for _, attributes in page.elements if attributes.get("id")}
@@ -719,31 +611,17 @@ def test_the_command_refuses_to_report_on_nothing(places, tmp_path, monkeypatch,
 def test_tables_need_no_matplotlib():
     code = "import sys, bfq.reports.tables; sys.exit('matplotlib' in sys.modules)"
     environment = {"PYTHONPATH": ":".join(entry for entry in sys.path if entry)}
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
-    )
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
-def test_pictures_that_a_killed_process_did_not_draw_are_drawn_later(tmp_path, capsys):
+def test_pictures_that_a_killed_process_did_not_draw_are_drawn_later(tmp_path, tiny_data):
     folder = tmp_path / "run"
-    random = np.random.default_rng(0)
-    data = bfq.from_arrays(
-        observations=random.normal(size=(60, 3)), actions=random.uniform(-2, 2, (60, 1)),
-        rewards=random.normal(size=60), terminals=np.arange(60) % 20 == 19,
-        action_low=-2.0, action_high=2.0, name="made-up",
-    )  # fmt: skip
-    small = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16}
-    bfq.train(
-        data, steps=4, seeds=2, values=small, simulator="Pendulum-v1", episode_steps=20,
-        eval_episodes=1, out=folder, quiet=True,
-    )  # fmt: skip
+    options = {"simulator": "Pendulum-v1", "episode_steps": 20, "eval_episodes": 1, "quiet": True}
+    bfq.train(tiny_data, steps=4, seeds=2, values=SMALL, out=folder, **options)
     names = ["frames.png", "learning_curves.png", "report.html"]
     drawn = [(folder / name).read_bytes() for name in names]
-    for redraw in (
-        lambda: main(["report", str(folder)]),
-        lambda: main(["train", "--resume", "--out", str(folder)]),
-    ):
+    for words in (["report", folder], ["train", "--resume", "--out", folder]):
         for name in names:
             (folder / name).unlink()
-        assert redraw() == 0
+        assert main([*map(str, words)]) == 0
         assert [(folder / name).read_bytes() for name in names] == drawn
