@@ -10,17 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
-from bfq.cli.main import main
 from bfq.data import download, published
 from bfq.data.download import Remote, fetch
 from bfq.data.published import REMOTES, fetch_minari, remotes_for
@@ -30,18 +27,16 @@ from bfq.tasks.sources import load_dataset
 BODY = b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 1200  # 307,208 bytes
 OTHER = b"\x89HDF\r\n\x1a\n" + bytes(reversed(range(256))) * 1300
 HALF = 1 << 17
-Answer = Callable[["Request", int], None]
 
 
-def sha(body: bytes) -> str:
+def sha(body):
     return hashlib.sha256(body).hexdigest()
 
 
 class Request(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: "Server"
 
-    def do_GET(self) -> None:  # noqa: N802 - the name http.server calls
+    def do_GET(self):  # noqa: N802 - the name http.server calls
         path = self.path.partition("?")[0]
         with self.server.lock:
             before = sum(asked == path for asked, _ in self.server.asked)
@@ -50,10 +45,10 @@ class Request(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError):  # the client may hang up
             self.server.answers[path](self, before)
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, *args):
         pass
 
-    def reply(self, status: int, headers: dict[str, object], body: bytes = b"") -> None:
+    def reply(self, status, headers, body=b""):
         self.send_response(status)
         for name, value in ({"Connection": "close"} | headers).items():
             self.send_header(name, str(value))
@@ -66,15 +61,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Request)
-        self.lock = threading.Lock()
-        self.asked: list[tuple[str, str | None]] = []
-        self.answers: dict[str, Answer] = {}
-
-    @property
-    def root(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        self.lock, self.asked, self.answers = threading.Lock(), [], {}
+        self.root = f"http://127.0.0.1:{self.server_port}"
 
 
 @dataclass(frozen=True)
@@ -85,9 +75,9 @@ class Gives:
     upto: int | None = None  # hangs up after this many bytes of the answer
     times: int = 1000  # how often it hangs up
     ranges: bool = True
-    headers: dict[str, object] = field(default_factory=dict)
+    headers: dict = field(default_factory=dict)
 
-    def __call__(self, request: Request, before: int) -> None:
+    def __call__(self, request, before):
         asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
         begin = int(asked[1]) if asked and self.ranges else 0
         headers = {"Content-Length": len(self.body) - begin, **self.headers}
@@ -95,30 +85,28 @@ class Gives:
         request.reply(206 if begin else 200, headers, self.body[begin:end])
 
 
-def refuses(status: int) -> Answer:
-    return lambda request, before: request.reply(status, {"Content-Length": 0})
+def refuses(status, **headers):
+    return lambda request, before: request.reply(status, {"Content-Length": 0, **headers})
 
 
-def points_to(place: str) -> Answer:
-    headers = {"Location": place, "Content-Length": 0}
-    return lambda request, before: request.reply(302, headers)
+def points_to(place):
+    return refuses(302, Location=place)
 
 
-def in_turn(*answers: Answer) -> Answer:
+def in_turn(*answers):
     return lambda request, before: answers[min(before, len(answers) - 1)](request, before)
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Server]:
-    server = Server()
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def running():
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
-def server(running, monkeypatch) -> Server:
+def server(running, monkeypatch):
     running.asked, running.answers = [], {"/a.hdf5": Gives()}
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("BFQ_OFFLINE", raising=False)
@@ -127,23 +115,23 @@ def server(running, monkeypatch) -> Server:
 
 
 @pytest.fixture
-def remote(server) -> Remote:
+def remote(server):
     mirrors = (f"{server.root}/a.hdf5",)
     return Remote("some-task", "a.hdf5", mirrors, sha(BODY), len(BODY), plain_http=True)
 
 
 @pytest.fixture
-def unpublished(remote) -> Remote:
+def unpublished(remote):
     return replace(remote, sha256=None, size=None)
 
 
-def visible(folder: Path) -> set[str]:
+def visible(folder):
     return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 def test_a_file_is_downloaded_once_checked_and_recorded(remote, server, tmp_path, monkeypatch):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path))
-    seen: list[tuple[int, int | None]] = []
+    seen = []
     path = fetch(remote, progress=lambda *step: seen.append(step))
     assert path == tmp_path / "downloads" / "a.hdf5"
     assert path.read_bytes() == BODY
@@ -184,12 +172,8 @@ def test_without_ranges_or_a_checksum_a_download_starts_over(remote, server, tmp
 
 
 @pytest.mark.parametrize("first", [
-    Gives(BODY[:HALF] + b"?" + BODY[HALF + 1 :]),
-    Gives(OTHER),
-    Gives(upto=HALF, ranges=False),
-    refuses(404),
-    refuses(503),
-    points_to("/0/a.hdf5"),
+    Gives(BODY[:HALF] + b"?" + BODY[HALF + 1 :]), Gives(OTHER), Gives(upto=HALF, ranges=False),
+    refuses(404), refuses(503), points_to("/0/a.hdf5"),
 ])  # fmt: skip
 def test_the_next_mirror_is_asked_after_damage_and_refusals(remote, server, tmp_path, first):
     server.answers.update({"/0/a.hdf5": first, "/1/a.hdf5": Gives()})
@@ -239,7 +223,7 @@ def test_silence_unknown_sizes_and_plain_http_are_refused(remote, unpublished, s
 def test_a_server_that_trickles_is_given_up(remote, server, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "PATIENCE", 0.1)
 
-    def trickle(request: Request, before: int) -> None:
+    def trickle(request, before):
         request.reply(200, {"Content-Length": len(BODY)}, BODY[:8])
         for k in range(100):
             threading.Event().wait(0.01)
@@ -256,8 +240,8 @@ def test_a_full_disk_is_reported_before_the_download(remote, server, tmp_path, m
         fetch(remote, tmp_path)
 
 
-def test_a_file_without_checksum_is_trusted_once(unpublished, server, tmp_path):
-    said: list[str] = []
+def test_a_file_without_checksum_is_trusted_once(unpublished, remote, server, tmp_path):
+    said = []
     path = fetch(unpublished, tmp_path, say=said.append)
     fetch(unpublished, tmp_path, say=said.append)
     assert len(said) == 1
@@ -322,7 +306,7 @@ fetch(Remote("some-task", "a.hdf5", (url,), digest, plain_http=True), Path(folde
 def test_two_processes_download_a_file_once(remote, server, tmp_path):
     wait = threading.Event().wait
 
-    def slow(request: Request, before: int) -> None:
+    def slow(request, before):
         wait(0.7)
         Gives()(request, before)
 
@@ -346,18 +330,18 @@ FILES = {
 }
 
 
-def shelve(server: Server, files: dict[str, bytes], **changed: object) -> None:
+def shelve(server, files, **changed):
     """A repository of the Hub: files, and a listing in pages of one entry."""
-    entries: list[dict[str, object]] = [{"type": "directory", "path": DATA, "size": 0}]
+    entries = [{"type": "directory", "path": DATA, "size": 0}]
     for path, body in files.items():
         large = {"lfs": {"oid": sha(body), "size": len(body)}} if path.endswith(".hdf5") else {}
         entries.append({"type": "file", "path": path, "size": len(body), **large, **changed})
         server.answers[HUB + path] = Gives(body)
 
-    def answer(request: Request, before: int) -> None:
+    def answer(request, before):
         number = int(request.path.partition("cursor=")[2] or 0)
         body = json.dumps(entries[number : number + 1]).encode()
-        headers: dict[str, object] = {"Content-Length": len(body)}
+        headers = {"Content-Length": len(body)}
         if number + 1 < len(entries):
             headers["Link"] = f'<{server.root}{LISTING}?cursor={number + 1}>; rel="next"'
         request.reply(200, headers, body)
@@ -391,12 +375,10 @@ def test_a_minari_dataset_is_downloaded_whole_and_checked(server, tmp_path, monk
 
 
 @pytest.mark.parametrize(("files", "changed"), [
-    ({f"{DATA}/../../../../../gone.hdf5": BODY}, {}),
-    ({f"{DATA}/.hidden": BODY}, {}),
+    ({f"{DATA}/../../../../../gone.hdf5": BODY}, {}), ({f"{DATA}/.hidden": BODY}, {}),
     ({"door/human-v9/data/main_data.hdf5": BODY}, {}),
     ({f"{DATA}/main_data.hdf5": BODY}, {}),  # no metadata
-    (FILES, {"size": "many"}),
-    (FILES, {"lfs": {"oid": "short"}}),
+    (FILES, {"size": "many"}), (FILES, {"lfs": {"oid": "short"}}),
 ])  # fmt: skip
 def test_a_listing_that_leads_astray_is_refused(server, tmp_path, files, changed):
     shelve(server, files, **changed)
@@ -406,22 +388,19 @@ def test_a_listing_that_leads_astray_is_refused(server, tmp_path, files, changed
 
 
 @pytest.mark.parametrize("answer", [
-    refuses(404),
-    Gives(b"<html>"),
-    Gives(b'{"error": 1}'),
-    Gives(b"[" * 100_000),
+    refuses(404), Gives(b"<html>"), Gives(b'{"error": 1}'), Gives(b"[" * 100_000),
     Gives(b"[]" + b" " * (9 << 20)),
     Gives(b"[]", headers={"Link": '<https://elsewhere.example/x>; rel="next"'}),
     Gives(b"[]", headers={"Link": f'<{LISTING}>; rel="next"'}),
 ])  # fmt: skip
-def test_a_listing_that_cannot_be_read_is_a_sentence(server, tmp_path, answer):
+def test_a_listing_that_cannot_be_read_is_refused(server, tmp_path, answer):
     server.answers[LISTING] = answer
     with pytest.raises(BadInput, match=ID):
         fetch_minari(ID, tmp_path, hub=server.root)
     assert not list(tmp_path.rglob("*"))
 
 
-def test_a_minari_dataset_is_imported_by_its_name(server, tmp_path, monkeypatch, capsys):
+def test_a_minari_dataset_is_imported_by_its_name(server, tmp_path, monkeypatch, command):
     with h5py.File(tmp_path / "main.hdf5", "w") as file:
         file["episode_0/observations"] = np.arange(8.0).reshape(4, 2)
         file["episode_0/actions"] = np.array([[0.5], [-0.5], [0.1]], np.float32)
@@ -432,24 +411,17 @@ def test_a_minari_dataset_is_imported_by_its_name(server, tmp_path, monkeypatch,
     shelve(server, {**FILES, f"{DATA}/main_data.hdf5": body})
     monkeypatch.setattr(published, "fetch_minari", functools.partial(fetch_minari, hub=server.root))
     monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
-    assert main(["data", "download", ID, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["transitions"] == 3
+    code, out, _ = command("data download --json", ID)
+    assert (code, json.loads(out)["transitions"]) == (0, 3)
     assert load_dataset(ID).rewards.tolist() == [0.0, 1.0, 2.0]
-    assert main(["data", "download", ID]) == 2
-    assert "--replace" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "name", ["D4RL/pen/human", "../../x-v0", "a//b-v0", "<script>", ID, "local/hoper-medium"]
-)
-def test_a_name_that_cannot_be_downloaded_is_a_sentence(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+    code, _, err = command("data download", ID)
+    assert (code, "--replace" in err) == (2, True)
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "other"))
     monkeypatch.setenv("BFQ_OFFLINE", "1")
-    assert main(["data", "download", name]) == 2
-    err = capsys.readouterr().err
-    assert name in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "home").exists()
+    for name in ("D4RL/pen/human", "../../x-v0", "a//b-v0", "<script>", ID, "local/hoper-medium"):
+        code, _, err = command("data download", name)
+        assert (code, name in err, err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "other").exists()
 
 
 # The table of addresses.

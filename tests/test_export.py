@@ -20,7 +20,6 @@ import pytest
 import bfq
 from bfq.agents.contract import Acting, Spec
 from bfq.agents.registry import agent_names, configure, get_agent
-from bfq.cli.main import main
 from bfq.data.transforms import Transforms
 from bfq.deploy import export, formats, numpy_policy
 from bfq.deploy.plan import Layer, plan_of
@@ -35,25 +34,14 @@ from bfq.training.population import initial_states
 SPEC = Spec(5, 3)
 SMALL = {"width": 20, "critic_width": 8, "depth": 2, "critic_depth": 1, "behavior_depth": 1}
 CASES = {
-    "bfq": {},
-    "bfq raw_time": {"architecture": "raw_time"},
-    "bfq displacement": {"preconditioned": False},
-    "ofql": {},
-    "fql": {},
-    "bc": {"activation": "mish"},
-    "bc silu": {"activation": "silu"},
+    "bfq": {}, "bfq raw_time": {"architecture": "raw_time"}, "bfq displacement": {"preconditioned": False},
+    "ofql": {}, "fql": {}, "td3_bc": {}, "rebrac": {}, "srpo": {},
+    "bc": {"activation": "mish"}, "bc silu": {"activation": "silu"},
     "bc deterministic": {"kind": "deterministic", "activation": "tanh"},
     "bc unit_std": {"unit_std": True, "activation": "gelu"},
-    "iql": {"tanh_mean": False},
-    "iql tanh": {"tanh_mean": True},
-    "td3_bc": {},
-    "rebrac": {},
-    "srpo": {},
-}
+    "iql": {"tanh_mean": False}, "iql tanh": {"tanh_mean": True},
+}  # fmt: skip
 COMPILER = shutil.which("cc")
-HOME = Path(numpy_policy.__file__)
-
-
 REWARD = RewardTransform("none", 1.0, 0.0)
 
 
@@ -170,19 +158,6 @@ def test_onnx_acts_as_the_agent(case):
     assert session.get_modelmeta().custom_metadata_map["agent"] == "x"
 
 
-def test_onnx_needs_its_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    plan = planned("bfq")[0]
-    with pytest.raises(BadInput, match="pip install onnx"):
-        formats.FORMATS["onnx"](plan, metadata(plan))
-
-
-def test_every_exportable_agent_is_tested():
-    assert {case.split()[0] for case in CASES} == {
-        name for name in agent_names() if get_agent(name).network
-    }
-
-
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_far_from_zero(activation, tmp_path):
     x = np.float32([-1e4, -100.0, -88.0, -30.0, -1.0, -1e-4, 0.0, 1e-4, 1.0, 19.0, 30.0, 88.0, 1e4])
@@ -199,20 +174,15 @@ def test_activations_far_from_zero(activation, tmp_path):
     np.testing.assert_allclose([act(v, None)[0] for v in x[:, None]], wanted, rtol=4e-6, atol=4e-3)
 
 
-def test_c_weights_are_the_same_float32_numbers(tmp_path):
+def test_c_weights_are_the_same_float32_numbers_and_names_cannot_end_the_comment():
     plan = planned("bfq")[0]
     text = formats.c_source(plan, metadata(plan)).decode()
     for k, layer in enumerate(plan.layers):
         (body,) = re.findall(rf"bfq_weight_{k}\[\d+\] = \{{(.*?)\}};", text, re.DOTALL)
         numbers = np.array([np.float32(word.strip().removesuffix("f")) for word in body.split(",")])
         np.testing.assert_array_equal(numbers, formats.pack_blocks(layer)[0].ravel())
-
-
-def test_names_cannot_end_the_comment():
-    plan = planned("bfq")[0]
-    text = formats.c_source(
-        plan, {**metadata(plan), "task": "x */ int evil; /*\nint worse;"}
-    ).decode()
+    hostile = {**metadata(plan), "task": "x */ int evil; /*\nint worse;"}
+    text = formats.c_source(plan, hostile).decode()
     assert text.index("*/") == text.index("*/\n\n#include")
 
 
@@ -235,12 +205,6 @@ def test_bad_observations_are_not_hidden(tmp_path):
                 policy(given)
         zeros = np.zeros(plan.action_dim, np.float32)
         assert np.isnan(compiled(plan, tmp_path)(broken, zeros)).all()
-
-
-def test_a_policy_describes_itself(tmp_path):
-    text = repr(numpy_policy.load(written("bfq", tmp_path)))
-    for words in ("'x' on 'y'", "update 1", "observations 5", "actions 3", "temperature 0.7"):
-        assert words in text
 
 
 def test_noise_is_seeded_scaled_and_optional(tmp_path):
@@ -269,20 +233,31 @@ def test_out_receives_the_action_and_returned_arrays_are_not_reused(tmp_path):
     np.testing.assert_array_equal(kept, before)
 
 
-@pytest.mark.parametrize("observation", [1.0, np.ones(4), np.ones((2, 4)), np.ones((1, 1, 5))])
-def test_observations_of_another_shape_are_refused(observation, tmp_path):
-    with pytest.raises(ValueError, match="an observation has 5 numbers"):
-        numpy_policy.load(written("bfq", tmp_path))(observation)
+def test_observations_of_another_shape_are_refused(tmp_path):
+    policy = numpy_policy.load(written("bfq", tmp_path))
+    for observation in (1.0, np.ones(4), np.ones((2, 4)), np.ones((1, 1, 5))):
+        with pytest.raises(ValueError, match="an observation has 5 numbers"):
+            policy(observation)
     with pytest.raises(ValueError, match="the noise for this has shape"):
-        numpy_policy.load(written("bfq", tmp_path))(np.ones(5), np.ones(7))
+        policy(np.ones(5), np.ones(7))
 
 
-def test_policies_with_several_calls_are_refused():
-    refused = [("bfq", {"architecture": "residual"}), ("bc", {"kind": "flow"}), ("dql", {})]
-    for case, more in refused:
+def test_what_cannot_be_exported_is_refused():
+    for case, more in (
+        ("bfq", {"architecture": "residual"}),
+        ("bc", {"kind": "flow"}),
+        ("dql", {}),
+    ):
         agent, state, _ = agent_of(case, **more)
         with pytest.raises(BadInput, match="an exported policy is one call of an MLP"):
             plan_of(agent, state, "ema", 1.0, transforms())
+    agent, state, _ = agent_of("td3_bc")
+    broken = jax.tree.map(lambda x: x * np.nan if x.ndim else x, state)
+    with pytest.raises(BadInput, match="diverged"):
+        plan_of(agent, broken, "ema", 1.0, transforms())
+    plan = planned("td3_bc")[0]  # and other actions than the agent's
+    with pytest.raises(BadInput, match="would not act like"):
+        export.check_plan(plan, lambda s, key: np.zeros((len(s), 3)), metadata(plan))
 
 
 def test_agents_of_users_are_exported_through_their_network():
@@ -294,19 +269,6 @@ def test_agents_of_users_are_exported_through_their_network():
     assert plan_of(own, state, "ema", 1.0, transforms())[1] == "online"
 
 
-def test_a_diverged_member_is_refused():
-    agent, state, _ = agent_of("td3_bc")
-    broken = jax.tree.map(lambda x: x * np.nan if x.ndim else x, state)
-    with pytest.raises(BadInput, match="diverged"):
-        plan_of(agent, broken, "ema", 1.0, transforms())
-
-
-def test_a_plan_that_deviates_is_not_written():
-    plan = planned("td3_bc")[0]
-    with pytest.raises(BadInput, match="would not act like"):
-        export.check_plan(plan, lambda s, key: np.zeros((len(s), 3)), metadata(plan))
-
-
 # Hostile files
 
 
@@ -315,14 +277,10 @@ class Evil:
         return (Path("evil").write_text, ("x",))
 
 
-def parts(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def rewrite(path, changes):
     """Replace some parts of the file; None removes one."""
-    content = {**parts(path), **changes}
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()} | changes
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in content.items():
             if data is not None:
@@ -335,12 +293,16 @@ def npy(array):
     return file.getvalue()
 
 
-def lying_header(shape):
+def lying_header(*shape):
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        file, {"descr": "<f4", "fortran_order": False, "shape": shape}
-    )
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
     return file.getvalue() + b"\0" * 16
+
+
+def of_text(text):
+    """The array of metadata with this text."""
+    return npy(np.frombuffer(text, np.uint8))
 
 
 HOSTILE = {
@@ -355,16 +317,14 @@ HOSTILE = {
     "an empty range": {"action_high.npy": npy(np.float32([-2.0, 0.0, 5.0]))},
     "pickled objects": {"bias_0.npy": npy(np.array([Evil()], object))},
     "a pickle": {"bias_0.npy": b"\x80\x04cos\nsystem\n"},
-    "a huge claim": {"bias_0.npy": lying_header((2**40,))},
-    "a product that overflows": {"bias_0.npy": lying_header((2**32, 2**32))},
-    "a negative size": {"bias_0.npy": lying_header((-4,))},
-    "two negative sizes": {"bias_0.npy": lying_header((-2, -2))},
+    "a huge claim": {"bias_0.npy": lying_header(2**40)},
+    "a product that overflows": {"bias_0.npy": lying_header(2**32, 2**32)},
+    "negative sizes": {"bias_0.npy": lying_header(-2, -2)},
     "no metadata": {"metadata.npy": None},
     "metadata of numbers": {"metadata.npy": npy(np.ones(3, np.float32))},
-    "metadata of noise": {"metadata.npy": npy(np.frombuffer(b"{]\xff", np.uint8))},
-    "another format": {"metadata.npy": npy(np.frombuffer(b'{"format": "x"}', np.uint8))},
-    "deep metadata": {"metadata.npy": npy(np.frombuffer(b"[" * 100_000, np.uint8))},
-    "a weight of bytes": {"bias_0.npy": npy(np.zeros(20, np.uint8))},
+    "metadata of noise": {"metadata.npy": of_text(b"{]\xff")},
+    "another format": {"metadata.npy": of_text(b'{"format": "x"}')},
+    "deep metadata": {"metadata.npy": of_text(b"[" * 100_000)},
 }
 
 
@@ -379,24 +339,21 @@ def test_hostile_files_are_refused_in_a_sentence(case, tmp_path, monkeypatch):
     assert not Path("evil").exists()
 
 
-WRONG = [
+@pytest.mark.parametrize("changes", [
     {"temperature": -1.0}, {"temperature": "x"}, {"temperature": float("1e999")}, {"noise_dim": 2},
     {"noise_dim": True}, {"noise_dim": -1}, {"noise_dim": 0}, {"output": "exec"}, {"output": ["tanh"]},
     {"activations": []}, {"activations": ["relu"] * 1000}, {"activations": ["__import__"] * 3},
     {"activations": [["relu"]] * 3}, {"activations": "relu"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("changes", WRONG)
+])  # fmt: skip
 def test_impossible_metadata_is_refused(changes, tmp_path):
     path = written("bfq", tmp_path)
     text = json.dumps({**metadata(planned("bfq")[0]), **changes}).encode()
-    rewrite(path, {"metadata.npy": npy(np.frombuffer(text, np.uint8))})
+    rewrite(path, {"metadata.npy": of_text(text)})
     with pytest.raises(ValueError, match=r"^the policy.*\.$"):
         numpy_policy.load(path)
 
 
-def test_damaged_archives_are_refused(tmp_path):
+def test_damaged_archives_and_bombs_are_refused(tmp_path, monkeypatch):
     path = written("bfq", tmp_path)
     content = path.read_bytes()
     middle = len(content) // 2
@@ -405,35 +362,33 @@ def test_damaged_archives_are_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="is not a policy file"):
             numpy_policy.load(path)
-
-
-def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(numpy_policy, "LARGEST", 2**20)
-    path = written("bfq", tmp_path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("metadata.npy", b"\0" * 2**22)
     with pytest.raises(ValueError, match="larger than 1 MiB"):
         numpy_policy.load(path)
 
 
+WITHOUT_BFQ = """
+import sys
+class Nothing:
+    def find_spec(self, name, *rest):
+        if name.split('.')[0] in ('bfq', 'jax', 'jaxlib', 'scipy'): raise ImportError(name)
+sys.meta_path.insert(0, Nothing())
+sys.path.insert(0, '.')
+import numpy as np, numpy_policy
+given = np.load('given.npz')
+np.save('found.npy', numpy_policy.load('policy.npz')(given['observations'], given['noise']))
+"""
+
+
 def test_the_runtime_needs_numpy_alone(tmp_path):
     """The module, copied to an empty folder, where bfq and JAX cannot be imported."""
-    plan, observations, noise, wanted = planned("bfq")
+    _, observations, noise, wanted = planned("bfq")
     written("bfq", tmp_path)
-    shutil.copy(HOME, tmp_path)
+    shutil.copy(numpy_policy.__file__, tmp_path)
     np.savez(tmp_path / "given.npz", observations=observations, noise=noise)
-    code = (
-        "import sys\n"
-        "class Nothing:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name.split('.')[0] in ('bfq', 'jax', 'jaxlib', 'scipy'): raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Nothing())\n"
-        "sys.path.insert(0, '.')\n"
-        "import numpy as np, numpy_policy\n"
-        "given = np.load('given.npz')\n"
-        "np.save('found.npy', numpy_policy.load('policy.npz')(given['observations'], given['noise']))\n"
-    )
-    subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-I", "-c", WITHOUT_BFQ], cwd=tmp_path, check=True)
     near(np.load(tmp_path / "found.npy"), wanted)
 
 
@@ -441,74 +396,62 @@ def test_the_runtime_needs_numpy_alone(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def run(tmp_path_factory, tiny_data):
     """A run with a checkpoint, as training leaves it."""
-    folder = tmp_path_factory.mktemp("runs")
-    small = {"width": 16, "critic_width": 16, "depth": 1, "critic_depth": 1, "batch_size": 16}
-    random = np.random.default_rng(0)
-    n = 60
-    data = bfq.from_arrays(
-        observations=random.normal(size=(n, 2)), actions=random.uniform(0.0, 4.0, (n, 1)),
-        rewards=random.normal(size=n), terminals=np.arange(n) % 20 == 19,
-        action_low=0.0, action_high=4.0, name="made-up",
-    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("runs") / "bfq"
+    small = {**SMALL, "width": 16, "batch_size": 16}
+    del small["behavior_depth"]
     settings = {"values": small, "candidates": 5, "temperature": 0.5}
     composed = compose("made-up.store", "bfq", steps=3, seeds=2, **settings)
-    start(composed, folder / "bfq", data)
-    like = jax.eval_shape(lambda: initial_states(population_of(composed), Spec(2, 1)))
-    save_checkpoint(folder / "bfq" / "checkpoints", 3, made_up(like), keep=1)
+    start(composed, folder, tiny_data)
+    like = jax.eval_shape(lambda: initial_states(population_of(composed), Spec(3, 1)))
+    save_checkpoint(folder / "checkpoints", 3, made_up(like), keep=1)
     return folder
 
 
-def run(*words):
-    return main(["export", *map(str, words)])
-
-
-def test_the_command_writes_the_file_that_it_describes(runs, capsys):
-    assert run(runs / "bfq", "--member", 1, "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["file"] == str(runs / "bfq" / "policy-1.npz")
+def test_the_command_writes_the_file_that_it_describes(run, tmp_path, command):
+    code, out, _ = command("export", run, "--member 1 --json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["file"] == str(run / "policy-1.npz")
     assert facts["bytes"] == Path(facts["file"]).stat().st_size
     policy = numpy_policy.load(facts["file"])
     assert {name: facts[name] for name in policy.metadata} == policy.metadata
     assert (policy.metadata["member"], policy.metadata["seed"], policy.temperature) == (1, 1, 0.5)
-    assert (policy.observation_dim, policy.action_dim, policy.metadata["policy"]) == (2, 1, "ema")
+    assert (policy.observation_dim, policy.action_dim, policy.metadata["policy"]) == (3, 1, "ema")
     assert "the critic choose among 5" in policy.metadata["remark"]
     assert policy.metadata["deviation"] < 1e-5
-    trained = bfq.load_policy(runs / "bfq", 1, candidates=1, temperature=0.0)
-    observations = np.random.default_rng(1).normal(size=(9, 2))
-    np.testing.assert_allclose(
-        policy(observations, np.zeros((9, 1))), trained(observations), atol=1e-5
-    )
-
-
-def test_the_command_prints_how_to_use_the_file(runs, tmp_path, capsys):
-    out = tmp_path / "new" / "walk.c"
-    assert run(runs / "bfq", "--out", out, "--temperature", 0, "--policy", "online") == 0
-    text = capsys.readouterr().out
-    for words in ("walk.c", "2 numbers", "1 number,", "online", "among 5", "-march=native"):
-        assert words in text
-    assert "bfq_act" in out.read_text()
-    assert list(out.parent.iterdir()) == [out]  # no temporary file is left
+    trained = bfq.load_policy(run, 1, candidates=1, temperature=0.0)
+    seen = np.random.default_rng(1).normal(size=(9, 3))
+    np.testing.assert_allclose(policy(seen, np.zeros((9, 1))), trained(seen), atol=1e-5)
+    file = tmp_path / "new" / "walk.c"
+    code, out, _ = command("export", run, "--temperature 0 --policy online --out", file)
+    assert (code, "walk.c" in out, "online" in out) == (0, True, True)
+    assert "bfq_act" in file.read_text()
+    assert list(file.parent.iterdir()) == [file]  # no temporary file is left
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (["--member", "7"], "members 0 to 1"),
-    (["--member", "-1"], "members 0 to 1"),
-    (["--format", "pickle"], "unknown format"),
-    (["--temperature", "nan"], "temperature must be"),
-    (["--policy", "best"], "policy must be"),
-    (["--out", "/dev/null/x.npz"], "cannot write"),
-    (["--out", "/"], "is a folder"),
-    (["--out", "policy.exe"], "unknown format"),
+    ("--member 7", "members 0 to 1"), ("--member -1", "members 0 to 1"),
+    ("--format pickle", "unknown format"), ("--out policy.exe", "unknown format"),
+    ("--temperature nan", "temperature must be"), ("--policy best", "policy must be"),
+    ("--out /dev/null/x.npz", "cannot write"), ("--out /", "is a folder"),
 ])  # fmt: skip
-def test_bad_options_are_refused_in_one_line(runs, words, sentence, capsys):
-    assert run(runs / "bfq", *words) == 2
-    error = capsys.readouterr().err
+def test_bad_options_are_refused_in_one_line(run, words, sentence, command):
+    code, _, error = command("export", run, words)
+    assert (code, error.count("\n")) == (2, 1)
     assert sentence in error
-    assert error.count("\n") == 1
 
 
-def test_there_must_be_a_run(tmp_path, capsys):
-    assert run(tmp_path) == 2
-    assert "there is no run" in capsys.readouterr().err
+def test_every_exportable_agent_is_tested():
+    exportable = {name for name in agent_names() if get_agent(name).network}
+    assert {case.split()[0] for case in CASES} == exportable
+
+
+def test_there_must_be_a_run_and_onnx_its_package(tmp_path, command, monkeypatch):
+    code, _, error = command("export", tmp_path)
+    assert (code, "there is no run" in error) == (2, True)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    plan = planned("bfq")[0]
+    with pytest.raises(BadInput, match="pip install onnx"):
+        formats.FORMATS["onnx"](plan, metadata(plan))
