@@ -84,7 +84,6 @@ def parse_page():
     return Page
 
 
-
 @pytest.fixture(scope="session")
 def tiny_data():
     """Sixty random transitions in three episodes, with Pendulum's dimensions."""

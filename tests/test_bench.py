@@ -17,19 +17,8 @@ from bfq.cli.main import main
 from bfq.evaluation.rollout import EpisodeResults
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
-SMALL = [
-    "--set",
-    "depth=1",
-    "--set",
-    "critic_depth=1",
-    "--width",
-    "8",
-    "--batch",
-    "16",
-    "--transitions",
-    "200",
-]
-QUICK = ["--chunk", "4", "--repeats", "2", "--observations", "3", "--actions", "2"]
+SMALL = "--set depth=1 --set critic_depth=1 --width 8 --batch 16 --transitions 200"
+QUICK = "--chunk 4 --repeats 2 --observations 3 --actions 2"
 
 
 def test_the_first_call_is_not_timed():
@@ -93,7 +82,15 @@ def test_the_time_of_a_rollout_is_split():
 
 def test_one_row_per_agent_and_size(capsys, tmp_path):
     out = tmp_path / "rows.json"
-    words = ["bench", "train", "--agent", "bc,rebrac", "--members", "1,2", *SMALL, *QUICK]
+    words = [
+        "bench",
+        "train",
+        "--agent",
+        "bc,rebrac",
+        "--members",
+        "1,2",
+        *f"{SMALL} {QUICK}".split(),
+    ]
     assert main([*words, "--out", str(out), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     sizes = [(row["agent"], row["members"]) for row in rows]
@@ -129,20 +126,6 @@ OTHER = {"members": 42, "batch": 1024, "width": 1024, "depth": 4, "flow_steps": 
 COLUMNS = BENCHMARKS["train"].columns
 
 
-def test_numbers_are_not_cut_in_a_table_wider_than_the_terminal():
-    columns = tuple(f"number_{k}" for k in range(6))
-    shown = measurement_table(columns, [{"device": "this", **dict.fromkeys(columns, 12345.6)}], 30)
-    assert shown.count("12,345.6") == 6
-
-
-def test_sizes_shared_by_all_rows_stand_above_the_table():
-    shown = measurement_table(COLUMNS, [ROW, {**ROW, "width": 512}], 80)
-    title, heading, *rows = shown.splitlines()
-    assert title == "this, members 1, precision float32, batch 256, depth 2, transitions 1,000,000"
-    assert heading.split()[:5] == ["agent", "width", "µs", "per", "update"]
-    assert [row.split()[:2] for row in rows] == [["td3_bc", "256"], ["td3_bc", "512"]]
-
-
 def test_a_table_with_all_columns_fits_80_characters():
     shown = measurement_table(COLUMNS, [ROW, {**ROW, **OTHER}], 80)
     assert max(map(len, shown.splitlines())) <= 80
@@ -151,7 +134,15 @@ def test_a_table_with_all_columns_fits_80_characters():
 
 def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
     picture = tmp_path / "new" / "growth.png"
-    words = ["bench", "train", "--agent", "td3_bc,bc", "--flow-steps", "2,3", *SMALL, *QUICK]
+    words = [
+        "bench",
+        "train",
+        "--agent",
+        "td3_bc,bc",
+        "--flow-steps",
+        "2,3",
+        *f"{SMALL} {QUICK}".split(),
+    ]
     assert main([*words, "--figure", str(picture), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     # An agent without inner steps is measured once.
@@ -161,30 +152,20 @@ def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
     assert picture.read_bytes() == growth_figure(rows)
 
 
-def test_an_evaluation_is_timed_with_its_shares(capsys):
-    words = [
-        "bench",
-        "evaluate",
-        "--agent",
-        "td3_bc",
-        "--task",
-        "pendulum-mixed",
-        "--seeds",
-        "2",
-        "--episodes",
-        "3",
-    ]
-    small = ["--set", "width=8", "--set", "critic_width=8"]
-    assert main([*words, *small, "--repeats", "3", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+def test_an_evaluation_is_timed_with_its_shares(command):
+    words = ("bench evaluate --agent td3_bc --task pendulum-mixed --seeds 2 --episodes 3 "
+             "--set width=8 --set critic_width=8")  # fmt: skip
+    code, out, _ = command(words, "--repeats 3 --json")
+    (row,) = json.loads(out)
+    assert code == 0
     assert row["simulator_steps"] == 2 * 3 * 200  # Pendulum never ends early
     assert row["spread"][0] <= row["seconds"] <= row["spread"][1]
     assert row["simulator_steps_per_second"] == pytest.approx(1200 / row["seconds"])
     shares = [row[f"{part}_share"] for part in ("policy", "simulator", "opening")]
     assert min(shares) > 0
     assert sum(shares) == pytest.approx(1.0)
-    assert main([*words, *small, "--steps", "5"]) == 0
-    assert "members 2, episodes 3" in capsys.readouterr().out
+    code, out, _ = command(words, "--steps 5")
+    assert (code, "members 2, episodes 3" in out) == (0, True)
 
 
 REFUSED = {

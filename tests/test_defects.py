@@ -13,7 +13,7 @@ import pytest
 from tools.data_checks_page import data_checks_page
 
 from bfq.data.arrays import from_arrays
-from bfq.data.defects import DEFECTS, name_of, note, refuse
+from bfq.data.defects import DEFECTS, name_of
 from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput
 
@@ -209,14 +209,6 @@ def test_clean_data_has_no_defect(tmp_path):
     walk = clean()["observations"].cumsum(0)
     one = {"observations": walk, "next_observations": np.roll(walk, -1, 0), "timeouts": None}
     assert from_arrays(**clean(**one, terminals=varied)).notes == ()
-
-
-def test_a_defect_is_raised_or_noted_as_the_register_says():
-    with pytest.raises(KeyError):
-        raise refuse("constant-rewards", "x")
-    with pytest.raises(KeyError):
-        note("nan", "x")
-    assert name_of("a sentence [of-something-else]") is None
 
 
 def test_the_page_is_generated_from_the_register():

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -160,16 +159,14 @@ def test_nested_parts_are_joined_as_gymnasium_flattens_them(library, tmp_path):
     check_every_number(read_minari(tmp_path / "robot" / "walk-v0"), theirs, flat)
 
 
-def test_the_range_of_actions_is_that_of_the_action_space(library, tmp_path):
+def test_the_range_of_actions_is_that_of_their_space_or_of_the_data(library, tmp_path):
     make(library, box(3), bound=2.0)
     dataset = read_minari(tmp_path / "robot" / "walk-v0")
     assert dataset.action_low.tolist() == [-2.0, -2.0]
     assert dataset.action_high.tolist() == [2.0, 2.0]
-
-
-def test_an_unbounded_action_space_takes_its_range_from_the_data(library, tmp_path):
-    theirs = make(library, box(3), bound=5.0, action_space=box(2, np.inf, "float32"))
-    dataset = read_minari(tmp_path / "robot" / "walk-v0")
+    space = box(2, np.inf, "float32")
+    theirs = make(library, box(3), "robot/run-v0", bound=5.0, action_space=space)
+    dataset = read_minari(tmp_path / "robot" / "run-v0")
     check_every_number(dataset, theirs, lambda observations: observations)
     assert dataset.action_high.max() >= dataset.actions.max() > 2.0
     assert any("range of the actions was not given" in note for note in dataset.notes)
@@ -329,7 +326,6 @@ def test_ends_without_a_flag_or_with_both(tmp_path):
 
 @pytest.mark.parametrize(("changes", "match"), [
     ({"rewards": None}, "episode_0 has no rewards"),
-    ({"observations": None}, "episode_0 has no observations"),
     ({"observations": np.zeros((4, 3))}, r"4 rewards but observations \(4, 3\)"),
     ({"actions": np.zeros((3, 2))}, r"4 rewards but actions \(3, 2\)"),
     ({"terminations": np.bool_(False)}, "4 rewards but terminations"),
@@ -339,17 +335,10 @@ def test_ends_without_a_flag_or_with_both(tmp_path):
     ({"actions": h5py.ExternalLink("other.hdf5", "/actions")}, "links are not followed"),
     ({"observations": h5py.SoftLink("/episode_0/rewards")}, "links are not followed"),
     ({"card": {"action_space": "{"}}, "not readable JSON"),
-    (
-        {"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}},
-        "does not fit the actions",
-    ),
+    ({"card": {"action_space": '{"low": [0, 0, 0], "high": [1, 1, 1]}'}}, "does not fit the act"),
     ({"card": {"action_space": '{"low": "x", "high": 1}'}}, "does not fit the actions"),
     ({"card": {"action_space": '{"low": 1, "high": 1}'}}, "action_low must be below"),
     ({"card": {"observation_space": '{"type": "Text"}'}}, "are a Text space"),
-    (
-        {"card": {"observation_space": '{"subspaces": {"a": {"type": "Box"}}}'}},
-        "has no observations/a",
-    ),
     ({"card": {"observation_space": '{"subspaces": {"a": 3}}'}}, "observation_space: subspaces"),
     ({"card": [1, 2]}, "got `array`"),
     ({"card": {"total_steps": None}}, "total_steps"),
@@ -363,37 +352,23 @@ def test_broken_folders_are_refused_in_a_sentence(tmp_path, changes, match):
 
 
 def test_folders_without_a_dataset_or_an_episode_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="there is no Minari dataset in"):
-        read_minari(tmp_path / "absent")
     folder = store(tmp_path)
-    with pytest.raises(BadInput, match="has no episode 7"):
-        read_minari(folder, episodes=[0, 7])
-    with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
-        file["episode_x"] = 1.0
-    with pytest.raises(BadInput, match="there is no episode"):
-        read_minari(folder)
-    (folder / "data" / "main_data.hdf5").write_text("not HDF5")
-    with pytest.raises(BadInput, match=r"main_data\.hdf5 is not a readable HDF5 file"):
-        read_minari(folder)
-    (folder / "data" / "main_data.hdf5").unlink()
-    with pytest.raises(BadInput, match="there is no file"):
-        read_minari(folder)
+    card, file = folder / "data" / "metadata.json", folder / "data" / "main_data.hdf5"
 
+    def refused(match, place=folder, **options):
+        with pytest.raises(BadInput, match=match):
+            read_minari(place, **options)
 
-def test_shapes_that_the_file_cannot_have_filled_are_refused(tmp_path):
-    folder = store(tmp_path, observations=None)
-    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
-        file.create_dataset("episode_0/observations", (5, 10**10), "f4", chunks=(1, 1000))
-    with pytest.raises(BadInput, match="declare 200,000,000,"):
-        read_minari(folder)
-
-
-@pytest.mark.parametrize("content", ["{}", "", "[" * 10_000, '{"total_steps": Infinity}'])
-def test_metadata_that_describes_nothing_is_refused(tmp_path, content):
-    (store(tmp_path) / "data" / "metadata.json").write_text(content)
-    with pytest.raises(BadInput, match=r"metadata\.json"):
-        read_minari(tmp_path)
-
-
-def test_it_is_read_without_minari():
-    assert "import minari" not in Path(read_minari.__code__.co_filename).read_text()
+    refused("there is no Minari dataset in", tmp_path / "absent")
+    refused("has no episode 7", episodes=[0, 7])
+    for content in ("{}", "", "[" * 10_000, '{"total_steps": Infinity}'):
+        card.write_text(content)
+        refused(r"metadata\.json")
+    card.write_text('{"total_steps": 4}')
+    with h5py.File(file, "w") as stored:
+        stored["episode_x"] = 1.0
+    refused("there is no episode")
+    file.write_text("not HDF5")
+    refused(r"main_data\.hdf5 is not a readable HDF5 file")
+    file.unlink()
+    refused("there is no file")

@@ -7,11 +7,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
-from bfq.reports.drawing import INK, as_png, wrap_evenly
+from bfq.reports.drawing import INK, as_png
 from bfq.reports.statistics import performance_profile
 from bfq.reports.sweep_figures import draw_sweeps, sweep_figure
 from bfq_paper.drawing import (
-    Legend,
     Point,
     ScoreCurve,
     draw_bars,
@@ -243,19 +242,3 @@ def test_many_methods_and_long_names_stay_legible(kind):
     figure = FULL[kind]()
     assert_legible(figure)
     assert as_png(FULL[kind]()) == as_png(FULL[kind]())
-
-
-def test_names_fill_rows_evenly():
-    assert Legend(dict.fromkeys("abcdefgh", INK), 4.0).columns == 4
-    assert Legend(dict.fromkeys("abc", INK), 4.0).columns == 3
-    assert Legend({"a name longer than the room there is": INK, "b": INK}, 1.0).columns == 1
-
-
-@pytest.mark.parametrize(("name", "shown"), [
-    ("pen-human-v1", "pen-human-v1"),
-    ("walker2d-medium-v2", "walker2d-\nmedium-v2"),
-    ("antmaze-large-navigate-singletask-v0", "antmaze-large-\nnavigate- …"),
-    ("", ""),
-])  # fmt: skip
-def test_names_break_at_hyphens(name, shown):
-    assert wrap_evenly(name, 16, 2) == shown

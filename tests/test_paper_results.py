@@ -27,14 +27,14 @@ from bfq_paper.comparisons import (
     shared_scores,
     successes,
 )
-from bfq_paper.document import escape, html, markdown, number, signed
+from bfq_paper.document import escape, html, markdown
 from bfq_paper.experiments import EXPERIMENTS, Options, select_experiments
 from bfq_paper.figures import figures, frames_file
 from bfq_paper.merge import front_page, merge, merge_command, page
 from bfq_paper.parts import Training, populations
 from bfq_paper.published import PAPER
 from bfq_paper.sources import Source
-from bfq_paper.tables import spread, tables
+from bfq_paper.tables import tables
 
 ROOT = Path(__file__).parents[1]
 CHEETAH, HOPPER, MAZE = "halfcheetah-medium-v2", "hopper-medium-v2", "antmaze-medium-play-v2"
@@ -189,14 +189,6 @@ def test_different_data_in_a_row_is_shown():
     assert labels(first, on("bfq", "local", "b", "2" * 64)) == ["a", "b"]
     shown = labels(first, on("bfq", "local", "a", "2" * 64))
     assert shown == ["a, SHA-256 11111111…", "a, SHA-256 22222222…"]
-
-
-def test_numbers_have_the_decimals_of_their_unit():
-    assert (number(-0.04), number(1234.56), number(0.0604, "hours")) == ("0.0", "1,234.6", "0.060")
-    assert (signed(-0.558, "hours"), signed(0.0123, "energy distance")) == ("−0.6", "+0.0123")
-    found = Reading("", (4.4, 5.3, 5.4)).summary
-    assert spread(found, "hours") == "5.0 ± 0.6"
-    assert spread(Reading("", (0.059, 0.060, 0.061)).summary, "hours") == "0.060 ± 0.001"
 
 
 def test_results_survive_their_file(tmp_path):

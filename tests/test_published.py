@@ -214,66 +214,6 @@ def test_units_are_those_of_the_tasks():
     assert PAPER["efficiency"].unit_of("bfq-1", "training time") == "hours"
 
 
-KNOWN_FAULTS = [
-    # table, row, column, what the note must say
-    ("main", LOCOMOTION, "dql", "87.9"),
-    ("full", LOCOMOTION, "sorl", "677.2"),
-    ("main", LOCOMOTION, "idql", "83.9"),
-    ("main", "walker2d-medium-v2", "idql", "88.1"),
-    ("full", ANTMAZE, "srpo", "six tasks"),
-    ("main", "antmaze-medium-diverse-v2", "ofql", "94.7"),
-    ("full", "walker2d-medium-expert-v2", "bfq", "114.0"),
-    ("ogbench", "cube-single-play-singletask-v0", "srpo", "82±16"),
-    ("ogbench", "cube-single-play-singletask-v0", "fawac", "81±9"),
-    ("ogbench", "cube-single-play-singletask-v0", "fbrac", "83±13"),
-    ("ogbench", "cube-single-play-singletask-v0", "ifql", "73±3"),
-    ("ogbench", "Average (OGBench)", "fbrac", "37.3"),
-    ("ogbench", "pen-human-v1", "bc", "71"),
-    ("ogbench", "pen-cloned-v1", "iql", "83"),
-    ("ogbench", "scene-play-singletask-v0", "bc", "1±1"),
-    ("ogbench", "cube-single-play-singletask-v0", "cac-2", "±30"),
-    ("ogbench", "antmaze-large-navigate-singletask-v0", "idql", "without a spread"),
-    ("full", "antmaze-medium-play-v2", "cac-2", "re-evaluation on the v2 data"),
-    ("eta", "halfcheetah-medium-v2", "10", "±2.1"),
-    ("full", "walker2d-medium-v2", "cac-1", "86.6±7.2"),
-    ("full", "walker2d-medium-replay-v2", "cac-1", "86.6±7.2"),
-    ("main", "halfcheetah-medium-v2", "bfq", "71.9"),
-    ("main", "halfcheetah-medium-replay-v2", "bfq", "62.7"),
-    ("full", "halfcheetah-medium-v2", "cac-2", "bold"),
-    ("main", "antmaze-large-play-v2", "dql", "64.6"),
-    ("main", "hopper-medium-v2", "bc", "51.9"),
-    ("main", "hopper-medium-v2", "td3_bc", "75.3"),
-    ("full", "hopper-medium-v2", "iql", "77.0"),
-    ("main", "halfcheetah-medium-expert-v2", "bfq", "98.5"),
-    ("lambda", "halfcheetah-medium-expert-v2", "0.5", "98.6"),
-    ("eta", "halfcheetah-medium-expert-v2", "0.05", "98.6"),
-    ("preconditioning", "halfcheetah-medium-expert-v2", "preconditioning", "98.6"),
-    ("efficiency", "dql-5", "frequency", "238.7"),
-]
-
-
-@pytest.mark.parametrize(("name", "row", "column", "says"), KNOWN_FAULTS)
-def test_every_known_fault_has_a_note_and_the_number_stays(name, row, column, says):
-    found = PAPER[name]
-    assert found.get(row, column) is not None
-    assert any(says in note.text for note in found.notes_on(row, column) if note.cells)
-
-
-def test_the_cube_row_repaired_gives_the_averages_that_its_note_tells():
-    found = PAPER["ogbench"]
-    (note,) = (note for note in found.notes if "antsoccer" in note.text)
-    for agent, cube, average in (
-        ("srpo", 82, 14.0),
-        ("fawac", 81, 17.7),
-        ("fbrac", 83, 37.3),
-        ("ifql", 73, 28.7),
-    ):
-        printed = found.cells["cube-single-play-singletask-v0", agent].value
-        repaired = found.recomputed("Average (OGBench)", agent) + (cube - printed) / 6
-        assert round(repaired, 1) == average
-        assert str(average) in note.text
-
-
 @pytest.mark.parametrize("name", PAPER)
 def test_notes_concern_cells_that_exist(name):
     found = PAPER[name]
@@ -281,15 +221,6 @@ def test_notes_concern_cells_that_exist(name):
         assert note.text
         assert set(note.cells) <= found.cells.keys() | found.averages.keys()
         assert len(set(note.cells)) == len(note.cells)
-
-
-def test_notes_on_a_cell_are_its_own_and_the_tables():
-    found = PAPER["eta"]
-    of_all = [note for note in found.notes if not note.cells]
-    assert of_all
-    assert found.notes_on("halfcheetah-medium-replay-v2", "1") == of_all
-    assert set(of_all) < set(found.notes_on("halfcheetah-medium-v2", "10"))
-    assert isinstance(of_all[0], Note)
 
 
 def test_a_note_on_a_misspelt_cell_is_not_taken_for_one_on_the_whole_table():

@@ -64,14 +64,6 @@ def test_pieces_are_one_dataset_with_the_fingerprint_of_the_whole(tmp_path):
         assert writer.finish("piece", "dice").sha256 == whole.sha256
 
 
-def test_the_store_is_plain_arrays_that_numpy_reads_alone(tmp_path):
-    saved = piece(10)
-    store.save_dataset(saved, tmp_path / "set")
-    rows = np.load(tmp_path / "set" / "transitions.npy", allow_pickle=False)
-    np.testing.assert_array_equal(rows[:, 5:8], saved.next_observations)
-    np.testing.assert_array_equal(rows[:, 9], saved.masks)
-
-
 def test_a_writer_goes_on_after_the_pieces_of_a_killed_one(tmp_path):
     whole, recipe = piece(40), {"seed": 1}
     with store.Writer(tmp_path / "set", recipe) as first:
@@ -95,27 +87,24 @@ def test_pieces_of_another_recipe_are_not_taken(tmp_path):
         assert len(second.finish("piece", "dice")) == 4
 
 
-def test_pieces_that_do_not_fit_together_are_refused(tmp_path):
+def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
     with store.Writer(tmp_path / "set") as writer:
+        with pytest.raises(BadInput, match="no transition"):
+            writer.finish("none", "nowhere")
         writer.append(piece(4))
         with pytest.raises(BadInput, match="does not fit"):
             writer.append(piece(4, width=5))
     assert not list(tmp_path.iterdir())
-
-
-def test_two_writers_of_one_dataset_do_not_meet(tmp_path):
-    with (
-        store.Writer(tmp_path / "set", {"seed": 1}),
-        pytest.raises(BadInput, match="another process is writing"),
-        store.Writer(tmp_path / "set", {"seed": 1}),
-    ):
+    first, second = (store.Writer(tmp_path / "set", {"seed": 1}) for _ in range(2))
+    with first, pytest.raises(BadInput, match="another process is writing"), second:
         pass
 
 
-def test_a_dataset_is_replaced_only_when_told_so(tmp_path):
+def test_a_dataset_is_replaced_only_on_request(tmp_path):
     store.save_dataset(piece(8), tmp_path / "set")
-    with pytest.raises(BadInput, match="already"):
-        store.save_dataset(piece(4), tmp_path / "set")
+    with pytest.raises(BadInput, match="already"), store.Writer(tmp_path / "set"):
+        pass
+    assert os.listdir(tmp_path) == ["set"]
     with store.Writer(tmp_path / "set", replace=True) as writer:
         writer.append(piece(4))
         writer.finish("piece", "dice")
@@ -134,35 +123,18 @@ def test_a_name_that_holds_other_datasets_is_not_taken(tmp_path):
     assert len(store.open_dataset(tmp_path / "group" / "one")) == 8
 
 
-def test_an_empty_dataset_is_refused(tmp_path):
-    with store.Writer(tmp_path / "set") as writer, pytest.raises(BadInput, match="no transition"):
-        writer.finish("none", "nowhere")
-
-
-def _other_dtype(folder: Path) -> None:
-    rows = np.load(folder / "transitions.npy")
-    np.save(folder / "transitions.npy", rows.astype(np.float64))
-
-
 DAMAGES = {
     "transitions.npy, missing": lambda folder: (folder / "transitions.npy").unlink(),
     "transitions.npy, cut": lambda folder: os.truncate(folder / "transitions.npy", 200),
-    "transitions.npy, in float64": _other_dtype,
-    "episode_ends.npy, short": lambda folder: np.save(
-        folder / "episode_ends.npy", np.zeros(3, bool)
-    ),
+    "transitions.npy, in float64": lambda folder: np.save(
+        folder / "transitions.npy", np.load(folder / "transitions.npy").astype(np.float64)),
+    "episode_ends.npy, short": lambda folder: np.save(folder / "episode_ends.npy", np.zeros(3, bool)),
     "episode_ends.npy, objects": lambda folder: np.save(
-        folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True
-    ),
+        folder / "episode_ends.npy", np.array([{}] * 10), allow_pickle=True),
     "returns.npy, short": lambda folder: np.save(folder / "returns.npy", np.zeros(1)),
-    "returns.npy, NaN": lambda folder: np.save(
-        folder / "returns.npy", np.load(folder / "returns.npy") * np.nan
-    ),
-    "infos-qpos.npy, a table": lambda folder: (folder / "infos-qpos.npy").write_bytes(
-        b"PK\x03\x04"
-    ),
+    "infos-qpos.npy, a table": lambda folder: (folder / "infos-qpos.npy").write_bytes(b"PK\x03\x04"),
     "dataset.json, missing": lambda folder: (folder / "dataset.json").unlink(),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -241,19 +213,7 @@ def test_every_altered_field_of_a_card_is_refused_by_its_name(refused, path):
                 refused(json.dumps(card), name)
 
 
-TEXTS = [
-    "",
-    "{",
-    "[" * 10_000,
-    '{"a":' * 10_000,
-    "x",
-    "[]",
-    "5",
-    "null",
-    '{"format": 1}',
-    "\xff",
-    "NaN",
-]
+TEXTS = ["", "{", "[" * 10_000, '{"a":' * 10_000, "[]", "5", "null", '{"format": 1}', "\xff", "NaN"]
 
 
 def test_a_card_that_is_no_card_is_refused(refused):
@@ -317,13 +277,9 @@ def test_a_fingerprint_tells_every_change():
 
 def test_a_summary_does_not_depend_on_the_chunks():
     big = piece(CHUNK + 7)
-    whole = summarize_columns(big.columns, {})
-    np.testing.assert_allclose(
-        whole.observation_mean, big.observations.mean(0, dtype=np.float64), rtol=1e-9
-    )
-    np.testing.assert_allclose(
-        whole.observation_std, big.observations.std(0, dtype=np.float64), rtol=1e-9
-    )
+    whole, seen = summarize_columns(big.columns, {}), big.observations
+    np.testing.assert_allclose(whole.observation_mean, seen.mean(0, dtype=np.float64), rtol=1e-9)
+    np.testing.assert_allclose(whole.observation_std, seen.std(0, dtype=np.float64), rtol=1e-9)
     assert (whole.reward_low, whole.reward_high) == (big.rewards.min(), big.rewards.max())
     assert len(whole.episode_returns) == big.episode_ends.sum()
     assert sum(len(chunk["rewards"]) for chunk in chunks(big.columns)) == len(big)
@@ -438,16 +394,12 @@ def test_a_writer_that_has_finished_leaves_the_next_one_alone(tmp_path):
     second.__exit__()
 
 
-def test_a_taken_name_is_refused_before_anything_is_written(tmp_path):
-    store.save_dataset(piece(8), tmp_path / "set")
-    with pytest.raises(BadInput, match="already"), store.Writer(tmp_path / "set"):
-        pass
-    assert os.listdir(tmp_path) == ["set"]
-
-
-def test_data_that_another_process_was_quicker_to_make_is_used(tmp_path, monkeypatch):
+def test_data_of_another_process_is_used_or_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path))
     name = "local/hopper-random"
+    busy = pytest.raises(Busy, match="another process is writing")
+    with store.Writer(dataset_folder(name), {"a": 1}), busy:
+        sources.load_dataset(name)
 
     def quicker(*_):
         store.save_dataset(piece(8), dataset_folder(name))
@@ -455,13 +407,3 @@ def test_data_that_another_process_was_quicker_to_make_is_used(tmp_path, monkeyp
 
     monkeypatch.setattr(sources, "generate_dataset", quicker)
     assert sources.load_dataset(name).sha256 == piece(8).sha256
-
-
-def test_data_that_another_process_is_making_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("BFQ_HOME", str(tmp_path))
-    name = "local/hopper-random"
-    with (
-        store.Writer(dataset_folder(name), {"a": 1}),
-        pytest.raises(Busy, match="another process is writing"),
-    ):
-        sources.load_dataset(name)

@@ -12,6 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from bfq.cli.main import main
 from bfq.data.arrays import complete_range, from_arrays, from_episodes, infer_range
 from bfq.data.checks import mark_ends
 from bfq.data.defects import name_of
@@ -169,11 +170,8 @@ def test_a_mapping_that_cannot_be_is_refused_with_the_nearest_name(tmp_path, map
 def test_columns_are_listed_in_the_order_of_the_file_and_repeated_ones_refused_first(tmp_path):
     names = [f"{letter}x" for letter in "zyxwvutsrqponmlkjihgf"]
     path = write_csv(tmp_path / "log.csv", {name: [0.5, 1.5] for name in names})
-    with pytest.raises(BadInput, match=f"it holds {', '.join(names[:20])} and 1 more: ") as raised:
+    with pytest.raises(BadInput, match=f"it holds {', '.join(names[:20])} and 1 more: "):
         read_table(path)
-    assert "bfq data import FILE --as NAME --map observations=" in str(raised.value)
-    with pytest.raises(BadInput, match=f"there are: {', '.join(names[:20])} and 1 more: "):
-        read_table(path, {"observations": "0000"})
     path.write_text("obs_0,act,gain,heat,heat,\n1,0.5,2,3,4,\n")
     with pytest.raises(BadInput, match="several columns have the name heat") as raised:
         read_table(path, {"rewards": "profit"})
@@ -280,36 +278,24 @@ def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
     assert bool(told) == ((list(low), list(high)) != ([-1], [1]))
 
 
-@pytest.mark.parametrize(("given", "missing", "told"), [
-    ((None, None), "The range", "-40 to 40, -20 to 20, -40 to 40 (one"),
-    ((-50.0, None), "The action_high", "-50 to 40, -50 to 20, -50 to 40 (one"),
-    ((None, [40, 50, 60]), "The action_low", "-40 to 40, -20 to 50, -40 to 60 (one"),
-    (([-40, -20, -40], None), "The action_high", "-40 to 40, -20 to 20, -40 to 40 (one"),
+@pytest.mark.parametrize(("given", "missing"), [
+    ((None, None), "The range"),
+    ((-50.0, None), "The action_high"),
+    ((None, [40, 50, 60]), "The action_low"),
+    (([-40, -20, -40], None), "The action_high"),
 ])  # fmt: skip
-def test_the_note_on_a_range_tells_what_was_missing_and_what_holds_now(given, missing, told):
+def test_a_bound_that_is_missing_is_taken_from_the_data_and_noted(given, missing):
     reach = np.array([40.0, 20.0, 40.0])
     low, high, sentence = complete_range(np.stack([-reach, reach]), *given)
     np.testing.assert_array_equal(low, -reach if given[0] is None else np.broadcast_to(given[0], 3))
     np.testing.assert_array_equal(high, reach if given[1] is None else np.broadcast_to(given[1], 3))
-    assert sentence.startswith(
-        f"{missing} of the actions was not given. They reach from -40 to 40, so the "
-    )
-    assert f"was taken as {told}" in sentence
-    assert ("--action-low" in sentence, "--action-high" in sentence) == tuple(
-        x is None for x in given
-    )
+    assert sentence.startswith(f"{missing} of the actions was not given.")
 
 
-def test_one_bound_is_noted_as_it_is_kept(tmp_path):
+def test_a_bound_has_a_number_for_each_of_an_action(tmp_path):
     np.savez(tmp_path / "log.npz", **log(actions=40 * log()["actions"]))
-    data = read_table(tmp_path / "log.npz", action_low=-50)
-    (note,) = [note for note in data.notes if "was not given" in note]
-    assert note.startswith("The action_high of the actions")
-    first, second = data.action_high
-    assert f"taken as -50 to {first:g}, -50 to {second:g} (one" in note
     for wrong in ([-50, -50, -50], [-50]):
-        numbers = f"action_low has {len(wrong)} numbers?, but an action has 2 numbers: give one"
-        with pytest.raises(BadInput, match=numbers):
+        with pytest.raises(BadInput, match="action_low has .*, but an action has 2 numbers"):
             read_table(tmp_path / "log.npz", action_low=wrong)
 
 
@@ -372,13 +358,13 @@ def test_episodes_that_do_not_fit_are_refused_by_their_number(change, defect):
 
 def test_damaged_files_are_refused_in_a_sentence(tmp_path, reader):
     rng = np.random.default_rng(0)
-    whole = write_csv(tmp_path / "log.csv.gz", log())
-    pyarrow.parquet.write_table(
-        pyarrow.table({name: list(value) for name, value in log().items()}),
-        tmp_path / "log.parquet",
-    )
+    write_csv(tmp_path / "log.csv.gz", log())
     write_csv(tmp_path / "log.csv", log())
-    for name in (whole.name, "log.parquet", "log.csv"):
+    lists = {name: list(value) for name, value in log().items()}
+    pyarrow.parquet.write_table(pyarrow.table(lists), tmp_path / "log.parquet")
+    with h5py.File(tmp_path / "log.h5", "w") as file:
+        file.update(log())
+    for name in ("log.csv.gz", "log.parquet", "log.csv", "log.h5"):
         content, refused = (tmp_path / name).read_bytes(), 0
         for _ in range(25):
             broken = bytearray(content)
@@ -420,22 +406,17 @@ def test_human_demonstrations_with_episode_lengths_go_in():
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not on this machine")
 def test_genuine_files_raise_no_false_alarm():
-    usual = {
-        None,
-        "unseen-successor",
-        "constant-observations",
-        "constant-actions",
-        "constant-rewards",
-    }
+    usual = {f"constant-{name}" for name in ("observations", "actions", "rewards")}
+    usual |= {None, "unseen-successor"}
     for path in sorted((SHARED / "d4rl_files").glob("*.hdf5")):
-        told = {name_of(note) for note in read_table(path).notes} - usual
+        found = {name_of(note) for note in read_table(path).notes} - usual
         # AntMaze marks every row at the goal, while the log goes on.
-        assert told <= (
-            {"one-row-episodes"} if path.name == "antmaze-medium-diverse-v0.hdf5" else set()
-        ), path
+        at_goal = path.name == "antmaze-medium-diverse-v0.hdf5"
+        assert found <= ({"one-row-episodes"} if at_goal else set()), path
 
 
 def test_the_example_of_the_page_learns_what_the_operators_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["own_data.py", "--agent", "bc", "--steps", "300"])
     runpy.run_path(str(ROOT / "examples" / "own_data.py"), run_name="__main__")
@@ -446,20 +427,6 @@ def test_the_example_of_the_page_learns_what_the_operators_do(tmp_path, monkeypa
     page = (ROOT / "docs" / "your-own-data.md").read_text()
     head = "\n".join((tmp_path / "oven.csv").read_text().splitlines()[:3])
     assert head in page  # the page shows the very log that the example makes
-    example = (ROOT / "examples" / "own_data.py").read_text()
-    for line in re.search(r"read_table\(\n.*?\n\)", page, re.DOTALL)[0].splitlines()[2:-1]:
-        assert line.strip() in example
-
-
-def test_the_command_of_the_page_brings_the_log_in(tmp_path, monkeypatch, capsys):
-    from bfq.cli.main import main
-
-    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(ROOT / "examples" / "own_data.py"))["write_log"](tmp_path / "oven.csv")
-    page = (ROOT / "docs" / "your-own-data.md").read_text()
-    command = re.search(r"^bfq (data import .*?)\nbfq", page, re.DOTALL | re.MULTILINE)[1].replace(
-        "\\\n", " "
-    )
-    assert main(command.split()) == 0
+    command = re.search(r"^bfq (data import .*?)\nbfq", page, re.DOTALL | re.MULTILINE)[1]
+    assert main(command.replace("\\\n", " ").split()) == 0
     assert "5,504" in capsys.readouterr().out

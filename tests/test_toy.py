@@ -220,11 +220,3 @@ def test_all_trains_every_method(tmp_path, monkeypatch):
         with pytest.raises(BadInput, match="enough"):
             verb.run(arguments(*words, "--out", str(tmp_path)))
     assert asked == [((0, 1, 2), EVERYTHING), ((0,), PAPER_METHODS)]
-
-
-@pytest.mark.parametrize(
-    "words", [["--seeds", "0"], ["--epochs", "-1"], ["--out", "/proc/nowhere"]]
-)
-def test_bad_input_is_one_sentence(words):
-    with pytest.raises(BadInput, match=r"^[^\n]+\.$"):
-        verb.run(arguments(*words))

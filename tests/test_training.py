@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -70,10 +71,6 @@ def test_a_run_writes_its_files(whole):
     files = "config.json metrics.jsonl checkpoints result.json report.html learning_curves.png"
     assert set(files.split()) <= names
     result = json.loads((whole / "result.json").read_text())
-    fields = (
-        "task agent steps members scores protocol data versions train_seconds microseconds_per_step"
-    )
-    assert set(fields.split()) <= result.keys()
     assert result["members"] == [{"seed": 0, "overrides": {}}, {"seed": 4, "overrides": {}}]
     assert len(result["scores"]["return"]) == len(result["scores"]["normalized"]) == 2
     rows = rows_of(whole)
@@ -237,10 +234,8 @@ POSITION = Position(5, MetricSums(2, {"loss": [1.5, None]}), Clock(1.0, 20))
 
 
 def tree(value=1.0):
-    return {
-        "a": jnp.full((2, 3), float(value)),
-        "b": (jnp.arange(2, dtype=jnp.int32), jnp.zeros((2,))),
-    }
+    integers = jnp.arange(2, dtype=jnp.int32)
+    return {"a": jnp.full((2, 3), float(value)), "b": (integers, jnp.zeros((2,)))}
 
 
 def test_checkpoints_round_trip_and_only_the_last_are_kept(tmp_path):
@@ -406,26 +401,14 @@ def test_tensorboard_records_one_scalar_per_member(tmp_path):
 
 
 def test_wandb_is_used_only_on_request(tmp_path, monkeypatch):
-    class Fake:
-        def __init__(self):
-            self.logged, self.ended = [], False
-
-        def init(self, **settings):
-            return self
-
-        def log(self, scalars, step):
-            self.logged.append((scalars, step))
-
-        def finish(self):
-            self.ended = True
-
-    fake = Fake()
+    fake = Mock()
+    fake.init.return_value = fake
     monkeypatch.setitem(sys.modules, "wandb", fake)
     (tracker,) = monitoring.open_trackers(["wandb"], tmp_path, {})
     tracker.log(ROW)
     tracker.close()
-    assert fake.logged == [({"train/loss/member0": 1.0}, 10)]
-    assert fake.ended
+    fake.log.assert_called_once_with({"train/loss/member0": 1.0}, step=10)
+    fake.finish.assert_called_once()
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(BadInput, match="pip install"):
         monitoring.open_trackers(["wandb"], tmp_path, {})
