@@ -20,6 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, when NumPy is f
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from bfq.deploy.policy import Policy  # noqa: E402
 
 from bfq.agents.contract import Acting, Spec  # noqa: E402
 from bfq.agents.registry import (
@@ -30,7 +31,6 @@ from bfq.data.transforms import Transforms  # noqa: E402
 from bfq.deploy.formats import arrays_of, c_source  # noqa: E402
 from bfq.deploy.numpy_policy import NumpyPolicy  # noqa: E402
 from bfq.deploy.plan import plan_of  # noqa: E402
-from bfq.deploy.policy import Policy  # noqa: E402
 from bfq.files import write_json  # noqa: E402
 from bfq.run import (
     RewardTransform,  # noqa: E402
