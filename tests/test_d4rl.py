@@ -146,9 +146,6 @@ def test_file_names_of_d4rl_lead_to_its_tasks(file, task):
     assert task_name(Path(f"{file}.hdf5")) == task
 
 
-# --- layouts ------------------------------------------------------------------------------------------------
-
-
 def columns(n=12, **changes):
     rng = np.random.default_rng(0)
     made = {
@@ -179,23 +176,18 @@ def test_every_layout_of_the_same_log_gives_the_same_transitions(tmp_path):
     assert wanted.rewards.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert wanted.masks.tolist() == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
     assert wanted.episode_returns.tolist() == [3.0, 15.0, 34.0]
-    layouts = {
-        "column": {"rewards": plain["rewards"][:, None], "terminals": plain["terminals"][:, None]},
-        "double": {
-            name: plain[name].astype(np.float64) for name in ("observations", "actions", "rewards")
-        },
-        "flags": {name: plain[name].astype(np.float64) for name in ("terminals", "timeouts")},
-        "bytes": {name: plain[name].astype(np.uint8) for name in ("terminals", "timeouts")},
-        "after": {"next_observations": np.roll(plain["observations"], -1, 0)},
-        "extra": {
-            "metadata/algorithm": "SAC",
-            "infos/words": np.array([b"a"] * 12),
-            "infos/short": np.ones(3),
-        },
-    }
-    for name, changes in layouts.items():
-        got = read_d4rl(written(tmp_path / f"{name}.hdf5", {**plain, **changes}))
-        assert got.sha256 == wanted.sha256, name
+    numbers, flags = ("observations", "actions", "rewards"), ("terminals", "timeouts")
+    for changes in (
+        {name: plain[name][:, None] for name in ("rewards", "terminals")},
+        {name: plain[name].astype(np.float64) for name in numbers},
+        {name: plain[name].astype(np.float64) for name in flags},
+        {name: plain[name].astype(np.uint8) for name in flags},
+        {"next_observations": np.roll(plain["observations"], -1, 0)},
+        {"infos/words": np.array([b"a"] * 12), "infos/short": np.ones(3)},
+        {"infos/qpos": np.zeros(12), "infos/qvel": np.zeros((12, 2, 2)), "infos/one": 3.0},
+    ):
+        got = read_d4rl(written(tmp_path / "other.hdf5", {**plain, **changes}))
+        assert got.sha256 == wanted.sha256, changes
         assert not got.infos
 
 
@@ -282,9 +274,6 @@ def test_a_plain_table_is_not_taken_for_d4rl(tmp_path):
     assert not is_d4rl(tmp_path / "text.hdf5")
 
 
-# --- hostile and broken files -------------------------------------------------------------------------------
-
-
 def refused(path, match):
     with pytest.raises(BadInput, match=match):
         read_d4rl(path)
@@ -298,28 +287,16 @@ def refused(path, match):
     ({"observations": np.zeros(12)}, "shape"),
     ({"observations": np.zeros((12, 2, 2))}, "shape"),
     ({"observations": np.array([b"import os"] * 12)}, "hold text"),
-    ({"actions": np.full((12, 2), np.inf)}, "infinite"),
     ({"terminals": np.full(12, 2)}, "must be 0 or 1"),
     ({"timeouts": np.full(12, 0.5)}, "must be 0 or 1"),
-    ({"timeouts": np.full(12, np.nan)}, "must be 0 or 1"),
     ({"timeouts": np.zeros(5)}, "differ in length"),
     ({"timeouts": np.ones(12, bool)}, "no transition"),
     ({"action_low": np.zeros(7)}, "action_low"),
-    ({"action_low": "x"}, "action_low"),
-    ({"n": 0}, "no transition"),
     ({"n": 1}, "no transition"),
 ])  # fmt: skip
 def test_broken_columns_are_refused_in_a_sentence(tmp_path, changes, match):
     with pytest.raises(BadInput, match=match):
         log(tmp_path, **{"n": 12, **changes})
-
-
-def test_odd_infos_do_no_harm(tmp_path):
-    odd = {
-        "infos/qpos": np.zeros(12), "infos/qvel": np.zeros((12, 2, 2)), "infos/one": 3.0,
-        "infos/nan": np.full(12, np.nan), "next_observations": np.full((12, 3), np.inf),
-    }  # fmt: skip
-    assert sorted(log(tmp_path, **odd).infos) == ["nan"]
 
 
 def test_files_that_are_none_are_refused(tmp_path):
@@ -400,8 +377,6 @@ def test_names_follow_no_link_and_end_in_a_circle(tmp_path):
     assert sorted(read_hdf5(path)) == ["a", "g/b"]
 
 
-# --- the policy in a file -----------------------------------------------------------------------------------
-
 SAC = ("ant", "halfcheetah", "hopper", "walker2d")
 
 
@@ -446,19 +421,22 @@ def test_policies_of_adroit_agree_with_their_logs(hand):
 
 
 def network(widths=(3, 5, 5, 2), turned=True, output="tanh_gaussian", **changes):
-    rng = np.random.default_rng(2)
-    made = {"nonlinearity": np.bytes_("relu"), "output_distribution": np.bytes_(output)}
+    rng, stored = np.random.default_rng(2), {}
     names = [*(f"fc{k}" for k in range(len(widths) - 2)), "last_fc"]
     for name, inputs, outputs in zip(names, widths[:-1], widths[1:], strict=True):
-        made[f"{name}/weight"] = rng.normal(size=(outputs, inputs) if turned else (inputs, outputs))
-        made[f"{name}/bias"] = rng.normal(size=outputs)
-    made["last_fc_log_std/weight"] = rng.normal(size=made["last_fc/weight"].shape)
-    made["last_fc_log_std/bias"] = rng.normal(size=widths[-1])
-    return {
-        f"metadata/policy/{name}": array
-        for name, array in {**made, **changes}.items()
-        if array is not None
+        shape = (outputs, inputs) if turned else (inputs, outputs)
+        stored |= {
+            f"{name}/weight": rng.normal(size=shape),
+            f"{name}/bias": rng.normal(size=outputs),
+        }
+    for part in ("weight", "bias"):
+        stored[f"last_fc_log_std/{part}"] = rng.normal(size=stored[f"last_fc/{part}"].shape)
+    stored |= {
+        "nonlinearity": np.bytes_("relu"),
+        "output_distribution": np.bytes_(output),
+        **changes,
     }
+    return {f"metadata/policy/{k}": array for k, array in stored.items() if array is not None}
 
 
 @pytest.mark.parametrize(("widths", "turned"), [

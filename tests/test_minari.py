@@ -275,9 +275,6 @@ def test_other_formats_and_discrete_actions_are_refused(library, tmp_path):
         read_minari(tmp_path / "robot" / "walk-v0")
 
 
-# --- broken and hostile folders, made without Minari --------------------------------------------------------
-
-
 def store(folder, card=None, **changes):
     """A folder with one episode of four steps, some of its arrays changed."""
     columns = {

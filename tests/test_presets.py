@@ -46,36 +46,16 @@ OTHERS = {
     "pen-cloned": (3, None, 32, 0.1, 0.003, 0.3, 10000, 32, 10000, 10, 0.001),
 }
 OTHER_COLUMNS = (
-    "iql",
-    "rebrac",
-    "idql",
-    "srpo",
-    "cac",
-    "fawac",
-    "fbrac",
-    "ifql",
-    "fql",
-    "sorl",
-    "bfq",
+    *["iql", "rebrac", "idql", "srpo", "cac", "fawac", "fbrac", "ifql", "fql", "sorl", "bfq"],
 )
 
 # What a column's numbers are called here.
 FIELDS = {
-    "td3_bc": ("eta",),
-    "iql": ("beta",),
-    "edp": ("eta", "denoising_steps"),
-    "idql": ("candidates",),
-    "dql": ("eta",),
-    "srpo": ("beta",),
-    "cac": ("eta",),
-    "sorl": ("eta",),
-    "fql": ("alpha",),
-    "bfq": ("eta",),
-    "rebrac": ("policy_penalty", "critic_penalty"),
-    "fawac": ("alpha",),
-    "fbrac": ("alpha",),
-    "ifql": ("candidates",),
-}
+    "td3_bc": ("eta",), "iql": ("beta",), "edp": ("eta", "denoising_steps"), "idql": ("candidates",),
+    "dql": ("eta",), "srpo": ("beta",), "cac": ("eta",), "sorl": ("eta",), "fql": ("alpha",),
+    "bfq": ("eta",), "rebrac": ("policy_penalty", "critic_penalty"), "fawac": ("alpha",),
+    "fbrac": ("alpha",), "ifql": ("candidates",),
+}  # fmt: skip
 
 # CleanDiffuser's softmax weights; BFQ and OFQL publish none and take DQL's.
 WEIGHTS = {
@@ -176,18 +156,12 @@ def test_softmax_weights(agent):
         assert used["selection"] == "softmax", task
 
 
-@pytest.mark.parametrize("agent", [name for name in LINES if name in AGENTS])
-def test_one_line_defaults_on_locomotion(agent):
-    for task in PAPER[:9]:
-        used = chosen(agent, task)
-        assert {field: used[field] for field in LINES[agent]} == LINES[agent], task
-
-
-@pytest.mark.parametrize("agent", [name for name in OGBENCH_LINES if name in AGENTS])
-def test_one_line_defaults_on_ogbench(agent):
-    for task in PAPER[13:19]:
-        used = chosen(agent, task)
-        assert {field: used[field] for field in OGBENCH_LINES[agent]} == OGBENCH_LINES[agent], task
+@pytest.mark.parametrize(("lines", "tasks"), [(LINES, PAPER[:9]), (OGBENCH_LINES, PAPER[13:19])])
+def test_one_line_defaults(lines, tasks):
+    for agent, line in lines.items():
+        for task in tasks:
+            used = chosen(agent, task)
+            assert {field: used[field] for field in line} == line, (agent, task)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -202,22 +176,16 @@ def test_budgets_and_discounts_are_equal_for_all(agent):
     assert chosen(agent, "local/halfcheetah-mini")["steps"] == 6000
 
 
-def test_the_best_of_ten_backup_is_for_antmaze():
+def test_the_best_of_ten_backup_and_clipped_double_q_are_for_antmaze_and_pens():
+    mazes = [task for task in PAPER[:13] if task.startswith("antmaze")]
     for agent in ("dql", "edp", "cac", "ofql", "bfq"):
-        if agent in AGENTS:
-            assert {task: chosen(agent, task)["backup_samples"] for task in PAPER[:13]} == {
-                task: 10 if task.startswith("antmaze") else 1 for task in PAPER[:13]
-            }
-
-
-def test_clipped_double_q_follows_fql():
-    taken = {
-        task: task.startswith(("pen", "antmaze-large", "antmaze-giant")) for task in PAPER[13:]
-    }
+        found = {task: chosen(agent, task)["backup_samples"] for task in PAPER[:13]}
+        assert found == {task: 10 if task in mazes else 1 for task in PAPER[:13]}
+    smallest = [t for t in PAPER[13:] if t.startswith(("pen", "antmaze-large", "antmaze-giant"))]
     for agent in ("fql", "fbrac", "fawac", "sorl", "bfq"):
-        if agent in AGENTS:
-            found = {task: chosen(agent, task)["aggregation"] == "min" for task in PAPER[13:]}
-            assert found == taken, agent
+        found = [task for task in PAPER[13:] if chosen(agent, task)["aggregation"] == "min"]
+        assert found == smallest, agent
+    assert [chosen("edp", task)["candidates"] for task in PAPER[:13]] == [50] * 9 + [200] * 4
 
 
 # What is done to rewards on locomotion and on D4RL's AntMaze, where a method differs from the task's card.
@@ -234,10 +202,6 @@ def test_rewards(agent):
     assert {chosen(agent, task)["reward"] for task in PAPER[:9]} == {locomotion}
     assert {chosen(agent, task)["reward"] for task in PAPER[9:13]} == {antmaze}
     assert {chosen(agent, task)["reward"] for task in PAPER[13:19]} == {"none"}
-
-
-def test_edp_draws_more_candidates_on_antmaze():
-    assert [chosen("edp", task)["candidates"] for task in PAPER[:13]] == [50] * 9 + [200] * 4
 
 
 # Everything that an entry may name, and every situation in which entries are looked up.
