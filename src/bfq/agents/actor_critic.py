@@ -4,21 +4,73 @@ An agent defines how its policy samples and its two losses; everything else is s
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import learning
+from bfq.agents import fields, learning
 from bfq.agents.contract import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Number, Step, due, learning_rate
 from bfq.nets import Critics
 
-Sample = Callable[[Any, Array, Key], Array]  # (policy, s, key) -> a in [−1, 1]
-CriticLoss = Callable[[Any, Any, Batch, Key, Any], tuple[Array, Metrics]]  # (φ, state, …)
-PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], tuple[Array, Metrics]]  # (θ, φ, …)
-Config = Any  # the agent's own Config, which has the common names of targets, critics and backups
+CriticLoss = Callable[[Any, Any, Batch, Key, Any], Loss]  # (φ, state, …)
+PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], Loss]  # (θ, φ, …)
+
+
+@fields.hyperparameters
+class Config:
+    """Hyperparameters that these agents share; an agent adds its own and may change defaults."""
+
+    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    batch_size: fields.Count = 256  # transitions per update
+
+    # Value
+    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
+    guidance: fields.Guidance = "random"  # random (Q_k over |Q_j|) | mean | unnormalized (FQL)
+    discount: fields.Fraction = 0.99  # γ
+    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
+    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
+    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
+
+    # Optimization
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
+    schedule: fields.Schedule = "cosine"  # to 0 over `steps`; warmup_cosine: MeanFlowQL
+    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
+    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
+
+    # Targets
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+    critic_target_every: fields.Count = 1  # updates between two moves of φ′
+    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
+    policy_target_every: fields.Count = 5  # updates between two moves of θ′
+    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
+
+    # Networks
+    width: fields.Width = 256  # units of a hidden layer of the policy
+    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
+    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official DQL, CAC)
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic
+    critic_depth: fields.Depth = 3  # hidden layers of a critic
+
+    # Not hyperparameters, except of agents that declare them.
+    weight_decay = 0.0
+    constant_critic_rate = False
+
+    def critic_rate(self) -> Number:
+        """The critics' own learning rate where an agent has one, else the policy's."""
+        return getattr(self, "critic_learning_rate", self.learning_rate)
+
+
+class Sample(Protocol):
+    """How a policy draws one action in [−1, 1] for each state."""
+
+    def __call__(
+        self, policy: Any, s: Observations, key: Key, config: Any, acting: Acting = Acting()
+    ) -> Actions:
+        """Actions of `policy`, as in training unless acting asks for something else."""
+        ...
 
 
 class State(NamedTuple):
@@ -39,12 +91,12 @@ def initial_state(policy: Any, key: Key, spec: Spec, config: Config) -> State:
 
 
 def backup_target(
-    state: State, batch: Batch, key: Key, config: Config, sample: Sample
+    sample: Sample, state: State, batch: Batch, key: Key, config: Config
 ) -> Float[Array, " b"]:
     """y = r + γ · mask · min_i Q_φi′(s′, a′), a′ ~ π_θ′; of several a′ the best one."""
     next_values = learning.backup_values(
         state.critics_target,
-        lambda s, k: sample(state.policy_target, s, k),
+        lambda s, k: sample(state.policy_target, s, k, config),
         batch.next_observations,
         key,
         config.backup_samples,
@@ -62,25 +114,18 @@ def fit_critics(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> L
 
 
 def update_networks(
+    critic_loss: CriticLoss,
+    policy_loss: PolicyLoss,
     state: State,
     batch: Batch,
     key: Key,
     config: Config,
-    critic_loss: CriticLoss,
-    policy_loss: PolicyLoss,
-    critic_learning_rate: Number | None = None,
-    weight_decay: float = 0.0,
-    critic_schedule: str | None = None,
 ) -> tuple[State, Metrics]:
-    """Update the critics, then the policy with the new critics, and move both targets.
-
-    Critics use the policy's learning rate and schedule unless their own are given. Weight decay applies to
-    the policy only.
-    """
+    """Update the critics, then the policy with the new critics, and move both targets."""
     critic_key, policy_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    base = config.learning_rate if critic_learning_rate is None else critic_learning_rate
-    critic_rate = learning_rate(base, critic_schedule or config.schedule, state.step, config.steps)
+    schedule = "constant" if config.constant_critic_rate else config.schedule
+    critic_rate = learning_rate(config.critic_rate(), schedule, state.step, config.steps)
     policy_due = due(state.step, config.policy_target_every, config.policy_target_start)
     critic_due = due(state.step, config.critic_target_every)
     critics, critics_target, q_loss, q_metrics = learning.descend_with_target(
@@ -98,7 +143,7 @@ def update_networks(
         rate,
         config.policy_target_rate * policy_due,
         config.clip_norm,
-        weight_decay,
+        config.weight_decay,
     )
     new = State(policy, policy_target, critics, critics_target, state.step + 1)
     return new, {"critic_loss": q_loss, "policy_loss": pi_loss, **q_metrics, **pi_metrics}
@@ -110,17 +155,12 @@ def acting_network(state: State, policy: str) -> tuple[Any, str]:
 
 
 def select(
-    state: State,
-    observations: Observations,
-    key: Key,
-    config: Config,
-    acting: Acting,
-    sample: Sample,
+    sample: Sample, state: State, observations: Observations, key: Key, config: Any, acting: Acting
 ) -> Actions:
     """Best of N samples of the EMA or the online policy, by the target critics."""
     policy, _ = acting_network(state, acting.policy)
     return learning.best_of_n(
-        lambda s, k: sample(policy, s, k),
+        lambda s, k: sample(policy, s, k, config, acting),
         lambda s, a: learning.aggregate(state.critics_target(s, a), config.aggregation),
         observations,
         key,

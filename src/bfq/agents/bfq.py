@@ -45,19 +45,21 @@ Times = Float[Array, " b"]
 SHORTEST = 0.01  # spans below it count as this long where squares are divided by a span
 
 
+TimeRule = Literal["nested", "ordered", "sorted_below"]
+
+
 @fields.hyperparameters
-class Config:
+class Config(actor_critic.Config):
     """Hyperparameters of BFQ."""
 
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
     batch_size: fields.PairCount = 256  # transitions per update: at least one for each BC loss
 
     # Behavior: L_BC = λ L_bnd + (1 − λ) L_comp
     boundary_ratio: fields.Fraction = 0.5  # λ
     max_offset: fields.Fraction = 1e-3  # Δ_max
     mixing: Literal["split", "update", "both"] = "split"  # estimates of one loss; update: paper's ξ
-    time_rule: Literal["nested", "ordered", "sorted_below"] = (
-        "nested"  # paper: algorithm|text|table
+    time_rule: TimeRule = (
+        "nested"  # paper's algorithm: nested | text: ordered | table: sorted_below
     )
     full_span_share: fields.FixedFraction = 0.0  # share of L_comp at (r, t) = (0, 1); not in paper
     composition_bound: fields.Fixed = 0.0  # on |a_m| and |a_r|; 0: none; not in the paper
@@ -67,39 +69,19 @@ class Config:
     preconditioned: bool = True  # False: the network predicts the displacement (ablation)
     squares: Literal["mean", "sum"] = "mean"  # ‖·‖²: mean (the field's code) | sum (as written)
 
-    # Value
-    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
-    guidance: fields.Guidance = "random"  # random (Q_k over |Q_j|) | mean | unnormalized (FQL)
-    discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
-    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
-    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
-
     # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
-    schedule: fields.Schedule = "cosine"  # to 0 over `steps`; warmup_cosine: MeanFlowQL
     critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
     constant_critic_rate: bool = False  # True: the schedule is for the policy only (MeanFlowQL)
     weight_decay: fields.Fixed = 0.0  # of the policy only; 0.01: CleanDiffuser, PyTorch's AdamW
-    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
     bound_penalty: fields.Fixed = 0.0  # weight of E relu(|a^π| − 1) before clipping (MeanFlowQL: 1)
-
-    # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    critic_target_every: fields.Count = 1  # updates between two moves of φ′
-    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    policy_target_every: fields.Count = 5  # updates between two moves of θ′
-    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
     architecture: fields.Architecture = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
     time_scale: fields.Count = 10  # factor on t and r before their sinusoids; larger: η acts more
-    critic: fields.CriticKind = "clean_diffuser"  # kind of critic network
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 3  # hidden layers of a critic
+
+    def critic_rate(self) -> learning.Number:
+        """Their own learning rate, or that of the policy."""
+        return learning.or_default(self.critic_learning_rate, self.learning_rate)
 
     def check(self) -> None:
         """Refuse a network without pairs of sines and cosines."""
@@ -115,18 +97,16 @@ def init(key: Key, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: ActionNetwork, s: Observations, key: Key, config: Config, temperature: float = 1.0
+    policy: ActionNetwork, s: Observations, key: Key, config: Config, acting: Acting = Acting()
 ) -> Actions:
     """a = clip(π_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
-    noise = temperature * jax.random.normal(key, (len(s), policy.action_dim))
+    noise = acting.temperature * jax.random.normal(key, (len(s), policy.action_dim))
     return jnp.clip(maps.one_step(policy, noise, s, config.preconditioned), -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.backup_target(
-        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
-    )
+    target = actor_critic.backup_target(sample, state, batch, key, config)
     return actor_critic.fit_critics(critics, batch, target)
 
 
@@ -237,42 +217,13 @@ def policy_loss(policy: Any, critics: Critics, batch: Batch, key: Key, config: C
     return loss, {"bc_loss": bc_loss, **parts, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One update of critics, policy and targets, in that order."""
-    return actor_critic.update_networks(
-        state,
-        batch,
-        key,
-        config,
-        critic_loss,
-        policy_loss,
-        critic_learning_rate=learning.or_default(config.critic_learning_rate, config.learning_rate),
-        critic_schedule="constant" if config.constant_critic_rate else None,
-        weight_decay=config.weight_decay,
-    )
-
-
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """One network call per action; of N candidates, the target critics select one."""
-    return actor_critic.select(
-        state,
-        observations,
-        key,
-        config,
-        acting,
-        lambda policy, s, k: sample(policy, s, k, config, acting.temperature),
-    )
-
-
 AGENT = Agent(
     "bfq",
     "Bootstrapped Flow Q-Learning",
     Config,
     init,
-    update,
-    act,
+    partial(actor_critic.update_networks, critic_loss, policy_loss),
+    partial(actor_critic.select, sample),
     network=actor_critic.acting_network,
     watched=("boundary_loss", "composition_loss"),
     reference="Bootstrapped Flow Q-Learning, ICML 2026",

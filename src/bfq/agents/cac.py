@@ -24,6 +24,9 @@ Their code restarts the curriculum after each evaluation, every 50,000 updates, 
 `curriculum_updates` of at least `steps` it rises once over the whole run.
 """
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -55,11 +58,8 @@ from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
-class Config:
+class Config(actor_critic.Config):
     """Hyperparameters of CAC."""
-
-    steps: fields.Count = 1_000_000  # gradient updates
-    batch_size: fields.Count = 256  # transitions per update
 
     # Behavior: L_c
     consistency_steps: fields.Count = 2  # M, network calls from noise to action
@@ -68,35 +68,16 @@ class Config:
     scaled: bool = True  # weight 100/(t_{i+1} − t_i) in L_c
 
     # Value
-    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
-    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
-    discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
-    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
-    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
     q_norm: bool = False  # y divided by its standard deviation over the batch
 
     # Optimization
     learning_rate: fields.NonNegative = 3e-4  # Adam, for the policy
     critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
     schedule: fields.Schedule = "constant"  # of the learning rate
-    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
-
-    # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    critic_target_every: fields.Count = 1  # updates between two moves of φ′
-    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    policy_target_every: fields.Count = 5  # updates between two moves of θ′
-    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
     network: fields.DenoiserKind = "official"  # official: 16 numbers for t | clean_diffuser: 64
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy
     critic: fields.CriticKind = "plain"  # plain (the authors') | clean_diffuser
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
         """Refuse a spread over a batch of one."""
@@ -119,27 +100,19 @@ def consistency_of(policy: ActionNetwork, observations: Observations) -> Consist
 
 
 def sample(
-    policy: ActionNetwork,
-    observations: Observations,
-    key: Key,
-    config: Config,
-    steps: int = 0,
-    temperature: float = 1.0,
+    policy: ActionNetwork, s: Observations, key: Key, config: Config, acting: Acting = Acting()
 ) -> Actions:
-    """clip(f_θ(…)) in `steps` calls (0: as in training), from noise scaled by the temperature."""
+    """clip(f_θ(…)) in M calls or as many as acting asks for, from temperature · N(0, I)."""
     noise_key, chain_key = jax.random.split(key)
-    noise = temperature * jax.random.normal(noise_key, (len(observations), policy.action_dim))
-    times = sampling_times(steps or config.consistency_steps, config.literal_one_step)
-    return jnp.clip(
-        multistep(consistency_of(policy, observations), noise, times, chain_key), -1.0, 1.0
-    )
+    noise = acting.temperature * jax.random.normal(noise_key, (len(s), policy.action_dim))
+    steps = acting.sampling_steps or config.consistency_steps
+    times = sampling_times(steps, config.literal_one_step)
+    return jnp.clip(multistep(consistency_of(policy, s), noise, times, chain_key), -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − y)², y = r + γ min_j Q_φj′(s′, a′), a′ ~ π_θ′."""
-    target = actor_critic.backup_target(
-        state, batch, key, config, lambda p, s, k: sample(p, s, k, config)
-    )
+    target = actor_critic.backup_target(sample, state, batch, key, config)
     if config.q_norm:
         target = target / (target.std(ddof=1) + 1e-6)
     return actor_critic.fit_critics(critics, batch, target)
@@ -177,26 +150,11 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of critics, policy and targets, in that order."""
-    return actor_critic.update_networks(
-        state,
-        batch,
-        key,
-        config,
-        critic_loss,
-        lambda theta, phi, *rest: policy_loss(theta, phi, state, *rest),  # state: θ′ teaches
-        config.critic_learning_rate,
-    )
 
+    def loss(policy: ActionNetwork, critics: Critics, *rest: Any) -> Loss:
+        return policy_loss(policy, critics, state, *rest)  # θ′ teaches
 
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """M network calls per action; of N candidates, the target critics select one."""
-
-    def sample_as_asked(policy: ActionNetwork, s: Array, k: Key) -> Array:
-        return sample(policy, s, k, config, acting.sampling_steps, acting.temperature)
-
-    return actor_critic.select(state, observations, key, config, acting, sample_as_asked)
+    return actor_critic.update_networks(critic_loss, loss, state, batch, key, config)
 
 
 AGENT = Agent(
@@ -205,7 +163,7 @@ AGENT = Agent(
     Config,
     init,
     update,
-    act,
+    partial(actor_critic.select, sample),
     samplers=("multistep",),
     reference="Ding and Jin, Consistency Models as a Rich and Efficient Policy Class for Reinforcement "
     "Learning, ICLR 2024",

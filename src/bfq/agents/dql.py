@@ -27,77 +27,40 @@ gradient norms (clip_norm, critic_clip_norm) for each task, which presets/dql.to
 online policy, temperature 1 and a softmax weight of 1.
 """
 
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
 
 from bfq.agents import actor_critic, fields, learning
 from bfq.agents.actor_critic import State
-from bfq.agents.contract import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Observations,
-    Spec,
-)
+from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
 from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
 from bfq.nets import ActionNetwork, Critics, constructor
 
-AS_TRAINED = Acting()
-
 
 @fields.hyperparameters
-class Config:
+class Config(actor_critic.Config):
     """Hyperparameters of DQL."""
-
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
-    batch_size: fields.Count = 256  # transitions per update
 
     # Diffusion
     denoising_steps: fields.Count = 5  # T: times of the schedule, and steps of the chain
     noise_schedule: Literal["cosine", "vp"] = "cosine"  # cosine (CleanDiffuser) | vp (official)
     sampler: fields.ChainSampler = "ancestral"  # ancestral (CleanDiffuser) | posterior (official)
 
-    # Value
-    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
-    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
-    discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
-    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
-    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
-
     # Optimization
     learning_rate: fields.NonNegative = 3e-4  # AdamW, for the policy
     critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
-    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
     weight_decay: fields.Fixed = 0.01  # of the policy only: PyTorch's AdamW
-    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
-
-    # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    critic_target_every: fields.Count = 1  # updates between two moves of φ′
-    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    policy_target_every: fields.Count = 5  # updates between two moves of θ′
-    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
     denoiser: fields.DenoiserKind = "clean_diffuser"  # official | edp (its authors): codes of time
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy
-    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official)
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""
         check_times("denoising_steps", self.denoising_steps, self.noise_schedule)
 
-    def recipe(self, acting: Acting = AS_TRAINED) -> Recipe:
+    def recipe(self, acting: Acting = Acting()) -> Recipe:
         """As many steps as times, unless acting asks for others."""
         return sampling_recipe(self, acting, self.denoising_steps, self.denoising_steps)
 
@@ -132,18 +95,16 @@ def init(key: Key, spec: Spec, config: Any) -> State:
 
 
 def sample(
-    policy: Any, observations: Observations, key: Key, config: Any, acting: Acting = AS_TRAINED
+    policy: Any, s: Observations, key: Key, config: Any, acting: Acting = Acting()
 ) -> Actions:
     """a = clip(the end of the chain, −1, 1), from temperature · N(0, I)."""
     recipe = config.recipe(acting)
-    return generate(policy, observations, policy.action_dim, key, recipe, acting.temperature)
+    return generate(policy, s, policy.action_dim, key, recipe, acting.temperature)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Any) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    target = actor_critic.backup_target(
-        state, batch, key, config, lambda policy, s, k: sample(policy, s, k, config)
-    )
+    target = actor_critic.backup_target(sample, state, batch, key, config)
     return actor_critic.fit_critics(critics, batch, target)
 
 
@@ -163,39 +124,13 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One update of critics, policy and targets, in that order."""
-    return actor_critic.update_networks(
-        state,
-        batch,
-        key,
-        config,
-        critic_loss,
-        policy_loss,
-        config.critic_learning_rate,
-        config.weight_decay,
-    )
-
-
-def act(state: State, observations: Observations, key: Key, config: Any, acting: Acting) -> Actions:
-    """One chain per action; of N candidates, the target critics select one."""
-    return actor_critic.select(
-        state,
-        observations,
-        key,
-        config,
-        acting,
-        lambda policy, s, k: sample(policy, s, k, config, acting),
-    )
-
-
 AGENT = Agent(
     "dql",
     "Diffusion Q-learning",
     Config,
     init,
-    update,
-    act,
+    partial(actor_critic.update_networks, critic_loss, policy_loss),
+    partial(actor_critic.select, sample),
     samplers=get_args(fields.ChainSampler),
     reference="Wang, Hunt and Zhou, Diffusion Policies as an Expressive Policy Class for Offline "
     "Reinforcement Learning, ICLR 2023",

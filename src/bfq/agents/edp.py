@@ -28,6 +28,7 @@ DPM-Solver runs in continuous time; the online critics select among candidates; 
 ±0.999.
 """
 
+from functools import partial
 from typing import Literal, get_args
 
 import jax
@@ -35,18 +36,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from bfq.agents import actor_critic, dql, fields, learning
-from bfq.agents.actor_critic import State
-from bfq.agents.contract import Acting, Agent, Batch, Key, Loss, Metrics
+from bfq.agents.contract import Acting, Agent, Batch, Key, Loss
 from bfq.flow.diffusion import Recipe, action_predictor, draw_noisy, squared_error
 from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
-class Config:
+class Config(actor_critic.Config):
     """Hyperparameters of EDP."""
-
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
-    batch_size: fields.Count = 256  # transitions per update
 
     # Diffusion
     diffusion_times: fields.Count = 50  # T: times of the schedule
@@ -56,42 +53,19 @@ class Config:
     noise_schedule: Literal["cosine", "linear", "vp"] = "cosine"  # CleanDiffuser; official: linear
     sampler: fields.ChainSampler = "dpm_solver"  # ddim: CleanDiffuser on AntMaze
 
-    # Value
-    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
-    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|
-    discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
-    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
-    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
-
     # Optimization
     learning_rate: fields.NonNegative = 3e-4  # AdamW, for the policy
     critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
-    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
     weight_decay: fields.Fixed = 0.01  # of the policy only: PyTorch's AdamW
-    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
-
-    # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    critic_target_every: fields.Count = 1  # updates between two moves of φ′
-    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    policy_target_every: fields.Count = 5  # updates between two moves of θ′
-    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
     denoiser: fields.DenoiserKind = "clean_diffuser"  # edp (its authors) | official (DQL's)
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy
-    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official)
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""
         dql.check_times("diffusion_times", self.diffusion_times, self.noise_schedule)
 
-    def recipe(self, acting: Acting = dql.AS_TRAINED) -> Recipe:
+    def recipe(self, acting: Acting = Acting()) -> Recipe:
         """`denoising_steps` on the T times, unless acting asks for others."""
         return dql.sampling_recipe(
             self, acting, self.diffusion_times, self.denoising_steps, self.predicts
@@ -123,27 +97,13 @@ def policy_loss(
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
 
 
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One update of critics, policy and targets, in that order."""
-    return actor_critic.update_networks(
-        state,
-        batch,
-        key,
-        config,
-        dql.critic_loss,
-        policy_loss,
-        config.critic_learning_rate,
-        config.weight_decay,
-    )
-
-
 AGENT = Agent(
     "edp",
     "Efficient diffusion policies",
     Config,
     dql.init,
-    update,
-    dql.act,
+    partial(actor_critic.update_networks, dql.critic_loss, policy_loss),
+    partial(actor_critic.select, dql.sample),
     samplers=get_args(fields.ChainSampler),
     reference="Kang, Ma, Du, Pang and Yan, Efficient Diffusion Policies for Offline Reinforcement "
     "Learning, NeurIPS 2023",

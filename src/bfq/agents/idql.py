@@ -77,7 +77,7 @@ class Config:
         """Refuse fewer times than the noise schedule needs."""
         dql.check_times("diffusion_steps", self.diffusion_steps, self.noise_schedule)
 
-    def recipe(self, acting: Acting = dql.AS_TRAINED) -> Recipe:
+    def recipe(self, acting: Acting = Acting()) -> Recipe:
         """As many steps as times, unless acting asks for others."""
         return dql.sampling_recipe(self, acting, self.diffusion_steps, self.diffusion_steps)
 

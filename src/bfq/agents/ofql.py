@@ -25,71 +25,32 @@ grows with a factor on t, and on the checkerboard MeanFlow learns with 1 to 30, 
 diverges with 1000.
 """
 
+from functools import partial
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
 
 from bfq.agents import actor_critic, fields, learning
 from bfq.agents.actor_critic import State
-from bfq.agents.contract import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Observations,
-    Spec,
-)
+from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
 from bfq.flow.few_steps import meanflow_loss
 from bfq.flow.maps import one_step
 from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
-class Config:
+class Config(actor_critic.Config):
     """Hyperparameters of OFQL."""
-
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
-    batch_size: fields.Count = 256  # transitions per update
 
     # Behavior: L_FBC
     flow_ratio: fields.Fraction = 0.5  # λ, share of the samples with r = t
     time_rule: Literal["logit_normal", "uniform"] = "logit_normal"  # sigmoid of N(−0.4, 1)
     adaptive_power: fields.NonNegative = 0.0  # p of MeanFlow's weight (error² + c)^(−p)
 
-    # Value
-    eta: fields.NonNegative = 1.0  # η, the strength of value guidance
-    guidance: fields.Guidance = "random"  # random: Q_k over |Q_j|, as DQL's code
-    discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
-    backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
-    backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
-
-    # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
-    schedule: fields.Schedule = "cosine"  # cosine to 0 over `steps`
-    clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
-    critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
-
-    # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    critic_target_every: fields.Count = 1  # updates between two moves of φ′
-    policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    policy_target_every: fields.Count = 5  # updates between two moves of θ′
-    policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
-
     # Networks
     architecture: fields.Architecture = "embedded"  # as BFQ's
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
     time_scale: fields.Count = 1  # factor on t and r before their sinusoids; BFQ has 10
-    critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     def check(self) -> None:
         """Refuse a network without pairs of sines and cosines."""
@@ -105,18 +66,17 @@ def init(key: Key, spec: Spec, config: Config) -> State:
 
 
 def sample(
-    policy: ActionNetwork, observations: Observations, key: Key, temperature: float = 1.0
+    policy: ActionNetwork, s: Observations, key: Key, config: Config, acting: Acting = Acting()
 ) -> Actions:
     """a = clip(ε − u_θ(ε, 0, 1; s), −1, 1), ε ~ temperature · N(0, I): one network call."""
-    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
-    return jnp.clip(one_step(policy, noise, observations), -1.0, 1.0)
+    noise = acting.temperature * jax.random.normal(key, (len(s), policy.action_dim))
+    return jnp.clip(one_step(policy, noise, s), -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, a′))², a′ ~ π_θ′."""
-    return actor_critic.fit_critics(
-        critics, batch, actor_critic.backup_target(state, batch, key, config, sample)
-    )
+    target = actor_critic.backup_target(sample, state, batch, key, config)
+    return actor_critic.fit_critics(critics, batch, target)
 
 
 def policy_loss(
@@ -133,27 +93,11 @@ def policy_loss(
         config.time_rule,
         config.adaptive_power,
     )
-    actions = sample(policy, batch.observations, action_key)
+    actions = sample(policy, batch.observations, action_key, config)
     value, q = learning.q_guidance(
         critics, batch.observations, actions, critic_key, config.guidance
     )
     return bc_loss - config.eta * value, {"bc_loss": bc_loss, "q_policy": q.mean()}
-
-
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One update of critics, policy and targets, in that order."""
-    return actor_critic.update_networks(state, batch, key, config, critic_loss, policy_loss)
-
-
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """One network call per action; of N candidates, the target critics select one."""
-
-    def at_temperature(policy: ActionNetwork, s: Array, k: Key) -> Array:
-        return sample(policy, s, k, acting.temperature)
-
-    return actor_critic.select(state, observations, key, config, acting, at_temperature)
 
 
 AGENT = Agent(
@@ -161,8 +105,8 @@ AGENT = Agent(
     "One-step flow Q-learning",
     Config,
     init,
-    update,
-    act,
+    partial(actor_critic.update_networks, critic_loss, policy_loss),
+    partial(actor_critic.select, sample),
     network=actor_critic.acting_network,
     reference="Nguyen and Yoo, One-Step Flow Q-Learning, 2026",
     defaults="the paper's text, and BFQ's where it is silent",

@@ -188,16 +188,17 @@ def with_choices(meaning: str, choices: list[str]) -> str:
 def _comments(agent: "Agent") -> dict[str, tuple[str, str]]:
     """The comment beside each field, or else that of its group, and the comment above its group."""
     found: dict[str, tuple[str, str]] = {}
-    name = group = ""
-    above = False  # whether the previous line was a comment above a group
-    for line in inspect.getsource(agent.config).splitlines():
-        code, _, comment = map(str.strip, line.partition("#"))
-        if comment and not code:
-            group, above = f"{group} {comment}" if above else comment, True
-            continue
-        if field := re.match(r"(\w+):", code):
-            name, above = field[1], False
-            found[name] = ("", group)
-        if comment:
-            found[name] = (f"{found[name][0]} {comment}".strip(), group)
+    for cls in inspect.getmro(type(agent.config()))[-2::-1]:  # inherited fields first
+        name = group = ""
+        above = False  # whether the previous line was a comment above a group
+        for line in inspect.getsource(cls).splitlines():
+            code, _, comment = map(str.strip, line.partition("#"))
+            if comment and not code:
+                group, above = f"{group} {comment}" if above else comment, True
+                continue
+            if field := re.match(r"(\w+):", code):
+                name, above = field[1], False
+                found[name] = ("", group or found.get(name, ("", ""))[1])
+            if comment:
+                found[name] = (f"{found[name][0]} {comment}".strip(), found[name][1])
     return {name: (beside or of_group, of_group) for name, (beside, of_group) in found.items()}

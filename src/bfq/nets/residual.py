@@ -7,15 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.mlp import (
-    Initializer,
-    LayerNorm,
-    Linear,
-    gelu,
-    mish,
-    torch_uniform,
-    variance_scaling,
-)
+from bfq.nets.mlp import Initializer, LayerNorm, Linear, gelu, mish, torch_uniform, variance_scaling
 from bfq.nets.policies import drop
 from bfq.nets.primitives import replaceable
 from bfq.nets.velocity import TimeEmbedding, columns
