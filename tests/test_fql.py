@@ -65,7 +65,7 @@ def test_one_adam_step_on_the_sum_with_frozen_critics_and_a_target_that_lags(mod
     def everything(state, before):
         gradient = jax.grad(lambda n: module.total_loss(n, state, data, KEY, config)[0])(before)
         alone = jax.grad(td_error)(before.critics, before, state, data, jax.random.split(KEY)[0])
-        return module.update(state, data, KEY, config)[0], gradient, alone
+        return module.AGENT.update(state, data, KEY, config)[0], gradient, alone
 
     after, gradient, alone = everything(state, before)
     # Adam's first step is lr · g / (|g| + 1e-8)
@@ -167,7 +167,7 @@ def test_fbrac_acts_in_as_many_steps_as_asked():
     noise_key, _ = jax.random.split(KEY)
     for steps, told in [(3, 0), (1, 1), (7, 7)]:
         expected = sample(state.networks.params.flow, s, noise_key, 2, steps)
-        found = fbrac.act(state, s, KEY, config, Acting(sampling_steps=told))
+        found = fbrac.AGENT.act(state, s, KEY, config, Acting(sampling_steps=told))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -247,7 +247,7 @@ def test_ifql_takes_the_action_that_the_lesser_online_critic_likes_most():
     state, config = begun(ifql)
     s = DATA.observations
     critics, _, flow = state.networks.params
-    chosen = ifql.act(state, s, KEY, config, Acting(candidates=32))
+    chosen = ifql.AGENT.act(state, s, KEY, config, Acting(candidates=32))
     noise_key, _ = jax.random.split(KEY)
     offered = sample(flow, jnp.repeat(s, 32, axis=0), noise_key, 2, 3)
     q = critics(jnp.repeat(s, 32, axis=0), offered).min(0).reshape(-1, 32)
@@ -285,7 +285,7 @@ def test_values_of_a_known_chain(module):
     data = chain(lambda a: (a > 0) * 1.0) if module is ifql else chain(jnp.ones_like)
 
     def step(state, key):
-        return module.update(state, data, key, config)[0], None
+        return module.AGENT.update(state, data, key, config)[0], None
 
     state = module.init(KEY, SPEC, config)
     state = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(KEY, 500))[0])(state)

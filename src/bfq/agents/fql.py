@@ -48,24 +48,31 @@ from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
-class Config:
-    """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
+class FlowConfig:
+    """Hyperparameters that the FQL family shares; an agent adds its own and may change defaults."""
 
-    steps: fields.Count = 1_000_000  # gradient updates; FQL's code has half as many on D4RL
+    steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
     batch_size: fields.Count = 256  # transitions per update
-    alpha: fields.NonNegative = 1.0  # α, the strength of the distillation
-    normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
-    flow_steps: fields.Count = 10  # K, Euler steps of the distillation target
+    flow_steps: fields.Count = 10  # K, Euler steps of the policy in training
     discount: fields.Fraction = 0.99  # γ
-    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     learning_rate: fields.NonNegative = 3e-4  # Adam
     schedule: fields.Schedule = "constant"  # of the learning rate
     critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    width: fields.Width = 512  # units of a hidden layer of the flow and of the one-step policy
-    depth: fields.Depth = 4  # their hidden layers
+    width: fields.Width = 512  # units of a hidden layer of the policy
+    depth: fields.Depth = 4  # hidden layers of the policy
     critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
-    critic_width: fields.Width = 512  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 4  # hidden layers of a critic
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic, and of V
+    critic_depth: fields.Depth = 4  # hidden layers of a critic, and of V
+
+
+@fields.hyperparameters
+class Config(FlowConfig):
+    """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
+
+    flow_steps: fields.Count = 10  # K, Euler steps of the distillation target
+    alpha: fields.NonNegative = 1.0  # α, the strength of the distillation
+    normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
+    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
 
 
 class State(NamedTuple):
@@ -177,20 +184,17 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
 
 
 def joint_update(
-    state: State, loss: Callable[[Any], tuple[Array, Metrics]], config: Any
+    loss: Callable[..., Loss], state: State, batch: Batch, key: Key, config: Any
 ) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; φ′ ← (1 − ρ) φ′ + ρ φ with φ before the step."""
     rate = learning.learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    networks, _, metrics = learning.descend(state.networks, loss, rate)
+    networks, _, metrics = learning.descend(
+        state.networks, lambda now: loss(now, state, batch, key, config), rate
+    )
     target = learning.polyak(
         state.critics_target, state.networks.params.critics, config.critic_target_rate
     )
     return State(networks, target, state.step + 1), metrics
-
-
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One Adam step on the sum of the losses; the target follows the critics before it."""
-    return joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
 
 
 def act(
@@ -208,19 +212,14 @@ def act(
 
 
 def act_by_euler(
-    critics: Critics,
-    flow: ActionNetwork,
-    observations: Observations,
-    key: Key,
-    acting: Acting,
-    flow_steps: int,
-    aggregation: str,
+    state: State, observations: Observations, key: Key, config: Any, acting: Acting
 ) -> Actions:
-    """Euler steps from temperature · N(0, I); of N candidates, these critics select one."""
-    steps = acting.sampling_steps or flow_steps
+    """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
+    critics, flow = state.networks.params.critics, state.networks.params.flow
+    steps = acting.sampling_steps or config.flow_steps
     return learning.best_of_n(
         lambda s, k: sample_flow(flow, s, k, flow.action_dim, steps, acting.temperature),
-        lambda s, a: learning.aggregate(critics(s, a), aggregation),
+        lambda s, a: learning.aggregate(critics(s, a), config.aggregation),
         observations,
         key,
         acting,
@@ -232,7 +231,7 @@ AGENT = Agent(
     "Flow Q-Learning",
     Config,
     init,
-    update,
+    partial(joint_update, total_loss),
     act,
     network=lambda state, policy: (state.networks.params.policy, "online"),
     watched=("distil_loss",),

@@ -13,44 +13,27 @@ The values never use an action of the policy, so there is no strength of guidanc
 Deviation: logged actions are not clipped to ±(1 − 1e-5).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 
 from bfq.agents import fields, fql, iql
-from bfq.agents.contract import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Observations,
-    Spec,
-)
+from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
 from bfq.agents.fql import State
 from bfq.flow.matching import random_matching_errors
 from bfq.nets import ActionNetwork, Critics, Value, constructor
 
 
 @fields.hyperparameters
-class Config:
+class Config(fql.FlowConfig):
     """Hyperparameters of IFQL."""
 
-    steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
-    batch_size: fields.Count = 256  # transitions per update
     expectile: fields.Fraction = 0.9  # κ
     flow_steps: fields.Count = 10  # K, Euler steps of acting
-    discount: fields.Fraction = 0.99  # γ
-    learning_rate: fields.NonNegative = 3e-4  # Adam
-    schedule: fields.Schedule = "constant"  # of the learning rate
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
-    width: fields.Width = 512  # units of a hidden layer of the policy
-    depth: fields.Depth = 4  # hidden layers of the policy
-    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
-    critic_width: fields.Width = 512  # units of a hidden layer of a critic, and of V
-    critic_depth: fields.Depth = 4  # hidden layers of a critic, and of V
+
+    # The best candidate; not a hyperparameter.
+    aggregation = "min"
 
 
 class Networks(NamedTuple):
@@ -82,28 +65,13 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **metrics}
 
 
-def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
-    """One Adam step on the sum of the losses; the target follows the critics before it."""
-    return fql.joint_update(state, lambda now: total_loss(now, state, batch, key, config), config)
-
-
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
-    networks = state.networks.params
-    return fql.act_by_euler(
-        networks.critics, networks.flow, observations, key, acting, config.flow_steps, "min"
-    )
-
-
 AGENT = Agent(
     "ifql",
     "Implicit Flow Q-Learning",
     Config,
     init,
-    update,
-    act,
+    partial(fql.joint_update, total_loss),
+    fql.act_by_euler,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
     reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",

@@ -27,16 +27,13 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
 from bfq.agents.contract import (
-    Acting,
-    Actions,
+    DETERMINISTIC,
     Agent,
     Batch,
     Key,
     Loss,
     Metrics,
-    Observations,
     Spec,
-    online_network,
 )
 from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
 from bfq.nets import Critics, Value, constructor
@@ -173,24 +170,14 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     return new, {"policy_loss": pi_loss, **v_metrics, **pi_metrics, **q_metrics}
 
 
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """a = clip(μ_θ(s), ±1)."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
-
-
 AGENT = Agent(
     "iql",
     "Implicit Q-learning",
     Config,
     init,
     update,
-    act,
-    chooses=False,
-    ignores=lambda config: ("policy", "temperature"),
-    network=online_network,
     reference="Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, "
     "ICLR 2022",
     defaults="the authors' code for D4RL locomotion",
+    **DETERMINISTIC,
 )

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning, td3_bc
-from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Metrics, online_network
+from bfq.agents.contract import DETERMINISTIC, Actions, Agent, Batch, Key, Loss, Metrics
 from bfq.agents.learning import Learner, descend, learning_rate, polyak
 from bfq.agents.td3_bc import State
 from bfq.errors import BadInput
@@ -133,12 +133,9 @@ AGENT = Agent(
     Config,
     td3_bc.init,
     update,
-    td3_bc.act,
-    chooses=False,
-    ignores=lambda config: ("policy", "temperature"),
     needs=("next_actions",),
-    network=online_network,
     reference="Tarasov, Kurenkov, Nikulin and Kolesnikov, Revisiting the Minimalist Approach to Offline "
     "Reinforcement Learning, NeurIPS 2023",
     defaults="the authors' code for D4RL locomotion",
+    **DETERMINISTIC,
 )

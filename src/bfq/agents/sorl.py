@@ -55,27 +55,17 @@ from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
-class Config:
+class Config(fql.FlowConfig):
     """Hyperparameters of SORL."""
 
-    steps: fields.Count = 1_000_000  # gradient updates
-    batch_size: fields.Count = 256  # transitions per update
     eta: fields.NonNegative = 100.0  # c, the strength of value guidance
     bc_weight: fields.NonNegative = 10.0  # weight of L_flow
     consistency_weight: fields.NonNegative = 10.0  # weight of L_cons
     flow_steps: fields.Count = 8  # the most steps of the policy, a power of two
-    discount: fields.Fraction = 0.99  # γ
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     learning_rate: fields.NonNegative = 1e-4  # Adam
-    schedule: fields.Schedule = "constant"  # of the learning rate
     clip_norm: fields.Fixed = 1.0  # bound on the joint gradient's norm in each step; 0: none
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
-    width: fields.Width = 512  # units of a hidden layer of the policy
-    depth: fields.Depth = 4  # hidden layers of the policy
-    critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
-    critic_width: fields.Width = 512  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 4  # hidden layers of a critic
 
     def check(self) -> None:
         """Refuse a number of steps that is not a power of two."""

@@ -32,7 +32,7 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, iql, learning
 from bfq.agents.contract import (
-    Acting,
+    DETERMINISTIC,
     Actions,
     Agent,
     Batch,
@@ -41,7 +41,6 @@ from bfq.agents.contract import (
     Metrics,
     Observations,
     Spec,
-    online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
@@ -245,24 +244,14 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     return new._replace(step=state.step + 1), new.told
 
 
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """π(s), without randomness."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
-
-
 AGENT = Agent(
     "srpo",
     "Score-regularized policy optimization",
     Config,
     init,
     update,
-    act,
-    chooses=False,
-    ignores=lambda config: ("policy", "temperature"),
-    network=online_network,
     reference="Chen, Lu, Wang, Su and Zhu, Score Regularized Policy Optimization through Diffusion "
     "Behavior, ICLR 2024",
     defaults="the authors' code for D4RL locomotion",
+    **DETERMINISTIC,
 )

@@ -24,16 +24,14 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
 from bfq.agents.contract import (
-    Acting,
+    DETERMINISTIC,
     Actions,
     Agent,
     Batch,
     Key,
     Loss,
     Metrics,
-    Observations,
     Spec,
-    online_network,
 )
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.nets import Critics, constructor
@@ -148,21 +146,13 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     return new._replace(step=count), {"critic_loss": q_loss, **q_metrics, **new.told}
 
 
-def act(state: State, observations: Observations, key: Key, config: Any, acting: Acting) -> Actions:
-    """a = π_θ(s), of the online policy."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
-
-
 AGENT = Agent(
     "td3_bc",
     "TD3 with behavior cloning",
     Config,
     init,
     update,
-    act,
-    chooses=False,
-    ignores=lambda config: ("policy", "temperature"),
-    network=online_network,
     reference="Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021",
     defaults="the authors' code",
+    **DETERMINISTIC,
 )
