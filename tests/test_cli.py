@@ -469,8 +469,9 @@ def test_a_file_of_an_agent_is_executed_only_where_it_is_named(tmp_path):
 
     assert bfq_in_a_process("train", "--agent", "mine.py", *words)[0] == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["agent"] == "mine"
-    for words in (["evaluate", "run", "--episodes", "1"], ["train", "--resume", "--out", "run"]):
-        assert bfq_in_a_process(*words, "--agent", "mine.py")[0] == 0
+    evaluate = ["evaluate", "run", "--episodes", "1"]
+    assert bfq_in_a_process(*evaluate, "--agent", "mine.py")[0] == 0
+    for words in (evaluate, ["train", "--resume", "--out", "run"]):
         code, error = bfq_in_a_process(*words)
         assert code == 2
         assert "unknown agent 'mine'" in error.splitlines()[-1]
