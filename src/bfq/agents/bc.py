@@ -66,7 +66,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
         )
     else:
         make = constructor("policy", "fql") if config.unit_std else MLP
-        mean = make(key, *spec, config.width, config.depth, config.activation)
+        mean = make(key, *spec, config.width, config.depth, activation=config.activation)
         policy = (
             Deterministic(mean)
             if config.kind == "deterministic"

@@ -103,14 +103,10 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     """L_Q + L_V + L_π; targets and weights use the networks before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
+    flow = before.flow
+    proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
     td, td_metrics = fql.td_loss(
-        networks.critics,
-        state.critics_target,
-        lambda s, k: sample(before.flow, s, k, before.flow.action_dim, config.flow_steps),
-        batch,
-        critic_key,
-        config.discount,
-        config.aggregation,
+        networks.critics, state.critics_target, proposal, batch, critic_key, config
     )
     fitted = value_loss(networks.value, state.critics_target, batch)
     imitation, metrics = policy_loss(networks.flow, before, batch, policy_key, config)

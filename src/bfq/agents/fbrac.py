@@ -72,14 +72,10 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     """L_Q + L_π; targets, and the critics inside L_π, are those before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
+    flow = before.flow
+    proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
     td, td_metrics = fql.td_loss(
-        networks.critics,
-        state.critics_target,
-        lambda s, k: sample(before.flow, s, k, before.flow.action_dim, config.flow_steps),
-        batch,
-        critic_key,
-        config.discount,
-        config.aggregation,
+        networks.critics, state.critics_target, proposal, batch, critic_key, config
     )
     improvement, metrics = policy_loss(networks.flow, before.critics, batch, policy_key, config)
     return td + improvement, {**td_metrics, **metrics}

@@ -120,12 +120,13 @@ def td_loss(
     sample: Callable[[Array, Key], Array],
     batch: Batch,
     key: Key,
-    discount: learning.Number,
-    how: str,
+    config: Any,
 ) -> Loss:
     """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`."""
     next_values = learning.backup_values(targets, sample, batch.next_observations, key)
-    target = learning.td_target(batch.rewards, batch.masks, next_values, discount, how)
+    target = learning.td_target(
+        batch.rewards, batch.masks, next_values, config.discount, config.aggregation
+    )
     q = critics(batch.observations, batch.actions)
     loss = learning.critic_loss(q, target, averaged=True)
     return loss, {"critic_loss": loss, "q": q.mean()}
@@ -175,9 +176,8 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
     proposal = partial(sample, before.policy)
-    targets, how = state.critics_target, config.aggregation
     td, td_metrics = td_loss(
-        networks.critics, targets, proposal, batch, critic_key, config.discount, how
+        networks.critics, state.critics_target, proposal, batch, critic_key, config
     )
     improvement, metrics = policy_loss(networks, before, batch, policy_key, config)
     return td + improvement, {**td_metrics, **metrics}

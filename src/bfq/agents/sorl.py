@@ -148,8 +148,7 @@ def critic_loss(
         lambda s, key: sample_drawn(state.networks.params.policy, s, key, k, config),
         batch,
         key,
-        config.discount,
-        config.aggregation,
+        config,
     )
 
 

@@ -39,84 +39,49 @@ def nearest_orthogonal(tall: Float[Array, "n m"], iterations: int = 40) -> Float
     return jax.lax.fori_loop(0, iterations, closer, x)
 
 
-def clean_diffuser_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear, LayerNorm, Tanh, then (Linear, LayerNorm, Mish) …, Linear."""
-    return MLP(key, fan_in, 1, width, depth, "mish", norm="before", first_activation="tanh")
-
-
-def plain_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear and Mish, as official DQL and the paper's table."""
-    return MLP(key, fan_in, 1, width, depth, "mish")
-
-
-def fql_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear, GELU, LayerNorm with variance-scaled weights, as the FQL family."""
-    first = variance_scaling(1.0)
-    return MLP(
-        key, fan_in, 1, width, depth, "gelu", norm="after", initialize=first, norm_epsilon=1e-6
+def perceptron_critic(activation: str, **options: Any) -> Callable[..., MLP]:
+    """The constructor of an MLP with one output."""
+    return lambda key, fan_in, width, depth: MLP(
+        key, fan_in, 1, width, depth, activation, **options
     )
 
 
-def relu_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear and ReLU with PyTorch's initial weights, as TD3-BC and SRPO."""
-    return MLP(key, fan_in, 1, width, depth, "relu")
-
-
-def iql_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear and ReLU with orthogonal weights, as IQL's own code."""
-    return MLP(key, fan_in, 1, width, depth, "relu", initialize=orthogonal(2**0.5))
-
-
-def rebrac_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear, ReLU, LayerNorm; hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
-    return MLP(
-        key, fan_in, 1, width, depth, "relu", norm="after",
-        initialize=uniform(bias=0.1), initialize_output=uniform(3e-3), norm_epsilon=1e-6,
-    )  # fmt: skip
-
-
-def norm_mish_critic(key: PRNGKeyArray, fan_in: int, width: int, depth: int) -> MLP:
-    """Linear, LayerNorm, Mish, as CleanDiffuser's IDQL."""
-    return MLP(key, fan_in, 1, width, depth, "mish", norm="before")
-
-
-def relu_policy(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU with PyTorch's initial weights, as TD3-BC."""
-    return MLP(key, s, a, width, depth, "relu")
-
-
-def iql_policy(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU with orthogonal weights, as IQL's own code."""
-    return MLP(key, s, a, width, depth, "relu", initialize=orthogonal(2**0.5))
-
-
-def rebrac_policy(key: PRNGKeyArray, s: int, a: int, width: int, depth: int) -> MLP:
-    """ReLU, hidden biases of 0.1 and a last layer near zero, as ReBRAC's own code."""
-    first, last = uniform(bias=0.1), uniform(1e-3)
-    return MLP(key, s, a, width, depth, "relu", initialize=first, initialize_output=last)
-
-
-def fql_policy(
-    key: PRNGKeyArray, s: int, a: int, width: int, depth: int, activation: str = "gelu"
-) -> MLP:
-    """GELU with variance-scaled weights, the last layer a hundredth of that, as the FQL family."""
-    first, last = variance_scaling(1.0), variance_scaling(0.01)
-    return MLP(key, s, a, width, depth, activation, initialize=first, initialize_output=last)
-
+IQL_WEIGHTS = orthogonal(2**0.5)
+# Hidden biases of 0.1; the last layer starts near zero.
+REBRAC_CRITIC: dict[str, Any] = {
+    "initialize": uniform(bias=0.1),
+    "initialize_output": uniform(3e-3),
+}
+REBRAC_POLICY: dict[str, Any] = {
+    "initialize": uniform(bias=0.1),
+    "initialize_output": uniform(1e-3),
+}
+FQL_POLICY: dict[str, Any] = {
+    "initialize": variance_scaling(1.0),
+    "initialize_output": variance_scaling(0.01),
+}
 
 NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
     # Q(s, a) or V(s), from (key, fan_in, width, depth)
     "critic": {
-        "clean_diffuser": clean_diffuser_critic,
-        "plain": plain_critic,
-        "fql": fql_critic,
-        "relu": relu_critic,
-        "iql": iql_critic,
-        "rebrac": rebrac_critic,
-        "norm_mish": norm_mish_critic,
+        # Linear, LayerNorm, Tanh, then (Linear, LayerNorm, Mish) …, Linear
+        "clean_diffuser": perceptron_critic("mish", norm="before", first_activation="tanh"),
+        "plain": perceptron_critic("mish"),  # official DQL, and the paper's table
+        "fql": perceptron_critic(
+            "gelu", norm="after", initialize=variance_scaling(1.0), norm_epsilon=1e-6
+        ),
+        "relu": perceptron_critic("relu"),  # PyTorch's initial weights: TD3-BC and SRPO
+        "iql": perceptron_critic("relu", initialize=IQL_WEIGHTS),
+        "rebrac": perceptron_critic("relu", norm="after", norm_epsilon=1e-6, **REBRAC_CRITIC),
+        "norm_mish": perceptron_critic("mish", norm="before"),  # CleanDiffuser's IDQL
     },
     # μ(s), from (key, observation_dim, action_dim, width, depth)
-    "policy": {"relu": relu_policy, "iql": iql_policy, "rebrac": rebrac_policy, "fql": fql_policy},
+    "policy": {
+        "relu": partial(MLP, activation="relu"),  # PyTorch's initial weights: TD3-BC
+        "iql": partial(MLP, activation="relu", initialize=IQL_WEIGHTS),
+        "rebrac": partial(MLP, activation="relu", **REBRAC_POLICY),
+        "fql": partial(MLP, activation="gelu", **FQL_POLICY),
+    },
     # v_θ(a_t, r, t; s), from (key, observation_dim, action_dim, width, depth, time_scale)
     "velocity": {
         "embedded": EmbeddedVelocity,

@@ -32,7 +32,23 @@ def columns(x: Float[Array, "*b s"], *codes: Float[Array, "... c"]) -> list[Arra
     return [jnp.broadcast_to(code, (*x.shape[:-1], code.shape[-1])) for code in codes]
 
 
-class FlowNet(eqx.Module):
+class TrunkNetwork(eqx.Module):
+    """A network that ends in an MLP with one output per action dimension."""
+
+    trunk: eqx.AbstractVar[MLP]
+
+    @property
+    def action_dim(self) -> int:
+        """The number of action dimensions."""
+        return self.trunk.output.bias.shape[-1]
+
+    def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:
+        """Apply the trunk to [a_t, code of the times, s], CleanDiffuser's order."""
+        codes = columns(observation, code)
+        return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
+
+
+class FlowNet(TrunkNetwork):
     """The FQL family's network: an MLP with GELU on [s, x, numbers], called with (x, numbers…, s).
 
     Without numbers it is FQL's one-step policy μ_ω(z; s), with one the velocity v_θ(x_t, t; s), and with two
@@ -53,11 +69,6 @@ class FlowNet(eqx.Module):
     ):
         fan_in, first = observation_dim + action_dim + numbers, variance_scaling(1.0)
         self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
-
-    @property
-    def action_dim(self) -> int:
-        """The number of action dimensions."""
-        return self.trunk.output.bias.shape[-1]
 
     def __call__(
         self, x: Float[Array, "*b a"], *inputs: Float[Array, "..."]
@@ -146,7 +157,7 @@ class TimeEmbedding(eqx.Module):
         return apply_layers((self.first,), (Finish(self.activation),), ((),), self.second, code)
 
 
-class EmbeddedVelocity(eqx.Module):
+class EmbeddedVelocity(TrunkNetwork):
     """Architecture A (D4RL): an MLP with Mish on [a_t, embedding of t, embedding of r, s].
 
     CleanDiffuser's network for DQL with a second embedding, of its own weights, for r.
@@ -174,21 +185,11 @@ class EmbeddedVelocity(eqx.Module):
         fan_in = action_dim + 2 * time_dim + observation_dim
         self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
 
-    @property
-    def action_dim(self) -> int:
-        """The number of action dimensions."""
-        return self.trunk.output.bias.shape[-1]
-
     def code(self, r: Float[Array, "..."], t: Float[Array, "..."]) -> Float[Array, "*b c"]:
         """[embedding of t, embedding of r]."""
         both = jnp.stack(jnp.broadcast_arrays(t, r))
         of_t, of_r = jax.vmap(lambda net, time: net(time))(self.embed, both)
         return jnp.concatenate([of_t, of_r], axis=-1)
-
-    def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:
-        """Concatenate in CleanDiffuser's order and apply the trunk."""
-        codes = columns(observation, code)
-        return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
 
     def __call__(self, noisy_action: Array, r: Array, t: Array, observation: Array) -> Array:
         """The velocity, from times that are embedded first."""
@@ -225,7 +226,7 @@ class EmbeddedVelocity(eqx.Module):
         ]
 
 
-class EmbeddedDenoiser(eqx.Module):
+class EmbeddedDenoiser(TrunkNetwork):
     """An MLP with Mish on [a_t, embedding of t, s]: the noise or the clean action, as it was trained."""
 
     embed: TimeEmbedding
@@ -246,12 +247,6 @@ class EmbeddedDenoiser(eqx.Module):
         fan_in = action_dim + time_dim + observation_dim
         self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
 
-    @property
-    def action_dim(self) -> int:
-        """The number of action dimensions."""
-        return self.trunk.output.bias.shape[-1]
-
     def __call__(self, noisy_action: Array, t: Array, observation: Array) -> Array:
-        """Concatenate in the references' order and apply the trunk."""
-        codes = columns(observation, self.embed(t))
-        return self.trunk(jnp.concatenate([noisy_action, *codes, observation], axis=-1))
+        """The prediction, from times that are embedded first."""
+        return self.at(self.embed(t), noisy_action, observation)
