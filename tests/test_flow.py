@@ -104,6 +104,13 @@ def test_exact_velocity_minimizes_the_boundary_loss():
     )
 
 
+def nested(n=64, gap=1e-3):
+    """Noisy actions at the largest of three nested times, with what they were drawn from."""
+    action, noise, none, time_key, _ = draws(n)
+    times = COMPOSITION_TIMES["nested"](time_key, n, gap)
+    return noisy_action(action, noise, times[2]), action, noise, times, none
+
+
 def composition(net, action, noise, times, none, **values):
     """L_comp in separate network calls."""
     (r, _, t), config = times, Config(**values)
@@ -138,10 +145,7 @@ def test_displacement_without_preconditioning_is_the_output():
 
 
 def test_nested_calls_carry_no_gradient():
-    net = network()
-    action, noise, none, time_key, _ = draws(64)
-    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
-    a_t = noisy_action(action, noise, t)
+    net, (a_t, action, noise, (r, m, t), none) = network(), nested()
     target = flow_map(net, flow_map(net, a_t, m, t, none), r, m, none)
 
     def precomputed(n):
@@ -155,10 +159,7 @@ def test_nested_calls_carry_no_gradient():
 
 def test_composition_loss_is_the_weighted_velocity_error():
     # L_comp = E (t − r)² ‖v(a_t, r, t) − v̂‖², v̂ the time-weighted mean of the two nested velocities.
-    net = network()
-    action, noise, none, time_key, _ = draws(64)
-    r, m, t = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
-    a_t = noisy_action(action, noise, t)
+    net, (a_t, action, noise, (r, m, t), none) = network(), nested()
     first = net(a_t, m, t, none)
     second = net(a_t - (t - m)[:, None] * first, r, m, none)
     mean = ((t - m)[:, None] * first + (m - r)[:, None] * second) / (t - r)[:, None]
@@ -185,17 +186,14 @@ def test_the_composition_error_in_other_units_is_the_closed_form(power):
     rounded = composition_of(ERRORS, SPANS, composition_power=power, composition_huber=0.1)
     expected = sum((e + 0.01) ** 0.5 - 0.1 for e in squares) / 2
     close(rounded, expected, rtol=1e-5)
-
-
-def test_the_default_composition_error_is_the_plain_square():
-    assert composition_of(ERRORS, SPANS) == jnp.square(ERRORS).mean()
+    assert composition_of(ERRORS, SPANS) == jnp.square(ERRORS).mean()  # the default
 
 
 @pytest.mark.parametrize("preconditioned", [True, False])
 def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
-    net, (action, noise, none, time_key, _) = network(), draws(64)
-    r, m, t = times = COMPOSITION_TIMES["nested"](time_key, 64, 0.1)
-    a_t, span = noisy_action(action, noise, t), jnp.maximum(t - r, 0.01)[:, None]
+    net, (a_t, action, noise, times, none) = network(), nested(gap=0.1)
+    r, m, t = times
+    span = jnp.maximum(t - r, 0.01)[:, None]
     composed = flow_map(net, a_t, m, t, none, preconditioned)
     composed = flow_map(net, composed, r, m, none, preconditioned)
     error = flow_map(net, a_t, r, t, none, preconditioned) - composed
@@ -214,9 +212,7 @@ def test_the_weight_of_the_composition_loss_counts_beside_lambda():
 
 
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
-    action, noise, none, time_key, _ = draws(64)
-    times = COMPOSITION_TIMES["nested"](time_key, 64, 1e-3)
-    a_t = noisy_action(action, noise, times[2])
+    a_t, _, _, times, none = nested()
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
         free, bounded = (
             composed_displacement(net, net, a_t, times, none, Config(composition_bound=bound))
@@ -305,10 +301,7 @@ def test_split_has_less_variance_than_update():
 @pytest.mark.parametrize("rule", sorted(COMPOSITION_TIMES))
 def test_times_are_ordered_and_distributed_as_said(rule):
     r, m, t = COMPOSITION_TIMES[rule](jax.random.key(0), 200_000, 1e-3)
-    assert (r >= 0).all()
-    assert (r <= m).all()
-    assert (m <= t).all()
-    assert (t <= 1).all()
+    assert ((r >= 0) & (r <= m) & (m <= t) & (t <= 1)).all()
     expected = {
         "nested": (0.25, 0.375, 0.5),
         "ordered": (0.25, 0.5, 0.75),
@@ -317,16 +310,12 @@ def test_times_are_ordered_and_distributed_as_said(rule):
     close([r.mean(), m.mean(), t.mean()], expected[rule], atol=5e-3)
 
 
-def test_nested_rule_leaves_the_boundary_its_room():
+def test_times_keep_to_the_offset():
     r, _, t = COMPOSITION_TIMES["nested"](jax.random.key(0), 100_000, 0.1)
     assert (r <= jnp.maximum(t - 0.1, 0.0) + 1e-6).all()
     assert (r[t < 0.1] == 0).all()
-
-
-def test_boundary_times_stay_within_the_offset_and_above_zero():
     r, t = boundary_times(jax.random.key(0), 100_000, 0.05)
-    assert (r >= 0).all()
-    assert ((t - r) <= 0.05 + 1e-6).all()
+    assert ((r >= 0) & (t - r <= 0.05 + 1e-6)).all()
     close((t - r)[t > 0.05].mean(), 0.025, rtol=2e-2)
 
 
@@ -346,11 +335,7 @@ def test_euler_integrates_the_exact_flow():
     errors = [jnp.abs(euler(exact_velocity, noise, k) - end).max() for k in (10, 100, 1000)]
     assert errors[2] < 2e-3
     close(errors[0] / errors[1], 10, rtol=0.6)  # first order
-
-
-def test_one_euler_step_is_the_sign_convention():
-    x = jnp.ones((1, 1))
-    assert euler(lambda x, t: 2.0 * x, x, 1)[0, 0] == -1.0
+    assert euler(lambda x, t: 2.0 * x, jnp.ones((1, 1)), 1)[0, 0] == -1.0  # the sign convention
 
 
 def test_one_step_is_noise_minus_velocity():
