@@ -57,7 +57,10 @@ def from_arrays(
     kept: slice | Flags = slice(None)
     if following is None:
         following = np.concatenate([log.observations[1:], log.observations[-1:]])
-        ends, kept = _drop_unseen_successors(log.ends, log.terminal)
+        kept = log.terminal | ~log.ends  # time-out rows have no logged successor
+        ends = log.ends | np.append(
+            log.ends[1:] & ~kept[1:], False
+        )  # the row above becomes the last
         left_out = len(log) - int(kept.sum())
     if left_out == len(log):
         raise refuse("no-transition-left", "no transition is left: every row ends an episode")
@@ -77,13 +80,6 @@ def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
         found = f"{name} have shape {array.shape}, but there are {size} rows"
         raise refuse("different-lengths", found)
     return array
-
-
-def _drop_unseen_successors(ends: Flags, terminal: Flags) -> tuple[Flags, Flags]:
-    """Leave out time-out rows, which have no logged successor; the row above becomes the last."""
-    kept = terminal | ~ends
-    last = ends | np.concatenate([ends[1:] & ~kept[1:], [False]])
-    return last, kept
 
 
 def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: Any) -> Dataset:

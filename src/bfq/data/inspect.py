@@ -74,17 +74,22 @@ def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """The facts that are printed: labels and values."""
     counts, ends, got = facts["counts"], facts["episodes"], facts["rewards"]
     few, span = got["values"], f"{got['low']:.4g} to {got['high']:.4g}"
+    kinds = f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out"
+    if ends["masked_inside"]:
+        kinds += f", and {ends['masked_inside']:,} terminal rows inside"
+    seen = facts["coverage"]
+    dimension = f"effective dimension {seen['effective_dimension']:.1f} of {seen['varying']}"
     rows = [
         ("source", facts["source"]),
         ("size", f"{counts['transitions']:,} transitions, {_size(counts['bytes'])}"),
         ("observations, actions", f"{counts['observation_dim']}, {counts['action_dim']}"),
-        ("episodes", f"{counts['episodes']:,}: {_ends(ends)}"),
+        ("episodes", f"{counts['episodes']:,}: {kinds}"),
         ("return", _range(ends["return"])),
         ("length", _range(ends["length"])),
         ("reward", f"{span}, mean {got['mean']:.4g}, {got['zeros']:.1%} zero"),
         ("actions at a bound", f"{facts['actions']['saturation']:.1%}"),
         ("repeated transitions", f"{facts['duplicates']['transitions']:,}"),
-        ("coverage", _describe_coverage(facts["coverage"])),
+        ("coverage", f"{dimension}, {seen['cells']:,} cells of one standard deviation"),
         ("sha256", facts["sha256"]),
     ]
     if few:
@@ -243,17 +248,6 @@ def _counts(dataset: Dataset) -> dict[str, int]:
 
 def _range(of: dict[str, float]) -> str:
     return f"mean {of['mean']:,.4g} ± {of['std']:,.4g}, {of['min']:,.4g} to {of['max']:,.4g}"
-
-
-def _ends(ends: dict[str, Any]) -> str:
-    kinds = f"{ends['terminated']:,} terminated, {ends['timed_out']:,} timed out"
-    inside = f", and {ends['masked_inside']:,} terminal rows inside"
-    return kinds + inside if ends["masked_inside"] else kinds
-
-
-def _describe_coverage(facts: dict[str, Any]) -> str:
-    dimension = f"effective dimension {facts['effective_dimension']:.1f} of {facts['varying']}"
-    return f"{dimension}, {facts['cells']:,} cells of one standard deviation"
 
 
 def _size(count: float) -> str:

@@ -89,12 +89,8 @@ def _copies(log: Logged) -> Iterator[str]:
 
     A robot at rest repeats its last row many times; only stretches of equal length are copies.
     """
-    keys = row_keys(log)
-    order = np.argsort(keys, kind="stable")
-    begins = np.append(True, keys[order][1:] != keys[order][:-1])
-    first = np.empty(len(keys), np.intp)
-    first[order] = order[begins][np.cumsum(begins) - 1]
-    distance = np.arange(len(keys)) - first
+    _, first, which_key = np.unique(row_keys(log), return_index=True, return_inverse=True)
+    distance = np.arange(len(log)) - first[which_key]
     together = (distance[1:] > 0) & (distance[1:] == distance[:-1])
     copied = np.append(together, False) | np.append(False, together)
     if copied.mean() >= 0.2:

@@ -23,11 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.envs.make import Environment, package
-from bfq.envs.robots import robot_file, set_old_masses
+from bfq.envs.robots import Doubles, Floats, robot_file, set_old_masses
 from bfq.errors import unknown
 
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64]  # (…, 2): row, column
 Places = npt.NDArray[np.float64]  # (…, 2): x along the columns, y along the rows, in meters
 Actuation = Callable[[Any, Floats], None]  # applies an action to MuJoCo's data

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Dataset, Floats
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
 from bfq.errors import BadInput, unknown
 from bfq.tasks.recipes import DataRecipe, RecipePart, block_data
 from bfq.tasks.weights import GaussianPolicy, load_weights, read_stored_policy
 
-Floats = npt.NDArray[np.float32]
 MOST_EPISODES = 16  # in a block; they share each call of the policy
 LEAST_EPISODES = 8  # in a block, unless the part has fewer
 BLOCKS = 64  # in a part at least, unless it is small: enough to share among many cores

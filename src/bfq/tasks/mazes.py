@@ -21,15 +21,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Dataset, Doubles, Floats
 from bfq.envs import antmaze
 from bfq.envs.antmaze import COURSES, REACH, Cells, Maze, MazeRobots, centers
 from bfq.tasks.locomotion import policy_file
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
 from bfq.tasks.weights import load_weights
 
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
 POLICY = "ant-direction"
 KINDS = ("play", "diverse")

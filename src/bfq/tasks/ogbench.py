@@ -23,13 +23,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.dataset import Dataset
-from bfq.data.readers.ogbench import CUBE, Goal, layout_and_goal, relabel
+from bfq.data.dataset import Dataset, Doubles, Floats
+from bfq.data.readers.ogbench import CUBE, layout_and_goal, relabel
 from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
 from bfq.envs.make import make_environment, package
 from bfq.envs.ogbench import numpy_seeded
 from bfq.tasks import mazes
-from bfq.tasks.mazes import EPISODES, SIZE, SPREAD, Doubles, Floats, Guide, draw_cells
+from bfq.tasks.mazes import EPISODES, SIZE, SPREAD, Guide, draw_cells
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
 
 NOISE = {"antmaze": 0.2, "pointmaze": 0.5}  # of the actions
@@ -65,7 +65,11 @@ class NavigateBlock:
         guide = navigate_guide(maze, robot, goal.tolerance, rng)
         track = mazes.walk_to_goals(robots, goals, self.steps or STEPS[size], guide, rng)
         observations = track.qpos if robot == "pointmaze" else track.states()
-        return track.dataset(observations, *_rewards_and_masks(goal, track.qpos[:-1]))
+        states = track.qpos[:-1].reshape(-1, track.qpos.shape[-1])
+        rewards, masks = (
+            column.reshape(-1, self.episodes) for column in relabel(goal, states, None)
+        )
+        return track.dataset(observations, rewards, masks)
 
 
 def navigate_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
@@ -107,12 +111,6 @@ def _slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:
     return directions.astype(np.float32)
 
 
-def _rewards_and_masks(goal: Goal, qpos: Doubles) -> tuple[Floats, Floats]:
-    steps, robots, _ = qpos.shape
-    rewards, masks = relabel(goal, qpos.reshape(steps * robots, -1), None)
-    return rewards.reshape(steps, robots), masks.reshape(steps, robots)
-
-
 def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
     return centers(cells) + rng.uniform(-SPREAD, SPREAD, cells.shape)
 
@@ -129,7 +127,12 @@ class PlayBlock:
     def __call__(self, seed: int, index: int) -> Dataset:
         """Generate the block with this index."""
         reset_seed, oracle_seed = np.random.SeedSequence([seed, index]).generate_state(2)
-        environment = _play_environment(self.scene)
+        package("ogbench", "ogbench")
+        # Random starts and subtasks; nothing ends an episode.
+        settings = {"mode": "data_collection", "terminate_at_goal": False}
+        environment: Any = gymnasium.make(
+            f"{self.scene}-v0", disable_env_checker=True, **settings
+        ).unwrapped
         environment.reset(seed=int(reset_seed))
         oracles = {subtask: _oracle(subtask, environment) for subtask in SUBTASKS[self.scene]}
         with numpy_seeded(int(oracle_seed)):  # the oracles draw from NumPy's global generator
@@ -158,15 +161,6 @@ def play_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe
             "Rewards and masks are those of the state before the action; episodes continue after success.",
         ),
     )
-
-
-def _play_environment(scene: str) -> Any:
-    """The environment with random starts and subtasks, in which nothing ends an episode."""
-    package("ogbench", "ogbench")
-    environment = gymnasium.make(
-        f"{scene}-v0", mode="data_collection", terminate_at_goal=False, disable_env_checker=True
-    )
-    return environment.unwrapped
 
 
 def _oracle(subtask: str, environment: Any) -> Any:

@@ -8,14 +8,12 @@ actions, and their mean is the worst of all. The rest are sloppy and random cont
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
-from bfq.data.dataset import Dataset
+from bfq.data.dataset import Dataset, Floats
 from bfq.envs.batch import SerialEnvironments
 from bfq.tasks.catalog import PENDULUM, TASKS
 
-Floats = npt.NDArray[np.float32]
 Controller = Callable[[Floats, np.random.Generator], Floats]
 MAX_TORQUE = 2.0
 TOP_ENERGY = 5.0  # m g l/2 of the upright pendulum at rest

@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bfq.data.dataset import Column, Floats
 from bfq.data.readers.binary import hdf5_names, read_hdf5, read_npz
 from bfq.errors import BadInput
 from bfq.files import write_bytes
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float32]
 Layer = tuple[Floats, Floats]  # weight (in × out), bias
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "relu": lambda x: np.maximum(x, 0.0),
@@ -121,7 +119,7 @@ def load_weights(path: Path) -> GaussianPolicy:
     return GaussianPolicy(arrays, meta)
 
 
-def _meta(text: Array) -> dict[str, Any]:
+def _meta(text: Column) -> dict[str, Any]:
     meta = json.loads(str(text))
     if not isinstance(meta, dict):
         raise ValueError("its meta is not a JSON object")
@@ -166,7 +164,7 @@ def _names(arrays: Mapping[str, Floats]) -> list[str]:
     return [*(f"hidden_{k}" for k in range((halves + 1) // 2 or 1)), "mean"]
 
 
-def _numbers(name: str, array: Array) -> Floats:
+def _numbers(name: str, array: Column) -> Floats:
     if array.dtype.kind != "f":
         raise ValueError(f"{name} does not hold floating-point numbers")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -176,7 +174,7 @@ def _numbers(name: str, array: Array) -> Floats:
     return single
 
 
-def _layer(name: str, weight: Array, bias: Array) -> Layer:
+def _layer(name: str, weight: Column, bias: Column) -> Layer:
     if (weight.ndim, bias.ndim) != (2, 1):
         raise ValueError(f"{name} is not a matrix and a vector of numbers")
     return _numbers(name, weight), _numbers(name, bias)
@@ -211,14 +209,14 @@ def read_stored_policy(path: Path) -> GaussianPolicy:
     return GaussianPolicy(weights, meta)
 
 
-def _stored_choice(arrays: Mapping[str, Array], name: str, known: Mapping[str, Any]) -> str:
+def _stored_choice(arrays: Mapping[str, Column], name: str, known: Mapping[str, Any]) -> str:
     value = str(arrays[STORED + name])
     if value not in known:
         raise ValueError(f"its {name} is {value!r}, and only {', '.join(known)} are known")
     return value
 
 
-def _stored_weights(arrays: Mapping[str, Array], deterministic: bool) -> dict[str, Floats]:
+def _stored_weights(arrays: Mapping[str, Column], deterministic: bool) -> dict[str, Floats]:
     """The layers fc0, fc1, …, last_fc and last_fc_log_std under the names of weight files."""
     hidden = takewhile(lambda name: f"{STORED}{name}/weight" in arrays, (f"fc{k}" for k in count()))
     layers = {**{f"hidden_{k}": name for k, name in enumerate(hidden)}, "mean": "last_fc"}
@@ -236,7 +234,7 @@ def _stored_weights(arrays: Mapping[str, Array], deterministic: bool) -> dict[st
     return weights
 
 
-def _replace_repeated_mean(weights: dict[str, Floats], arrays: Mapping[str, Array]) -> None:
+def _replace_repeated_mean(weights: dict[str, Floats], arrays: Mapping[str, Column]) -> None:
     """Adroit's expert files store the mean layer twice; their data has log σ in every row."""
     pairs = [(f"log_std_{part}", f"mean_{part}") for part in "wb"]
     if not all(a in weights and np.array_equal(weights[a], weights[b]) for a, b in pairs):
