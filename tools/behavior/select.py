@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bfq.data.dataset import Floats
 from bfq.errors import BadInput
-from bfq.tasks.weights import Floats, GaussianPolicy, load_weights, save_weights
+from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
 from tools.behavior.robots import ParallelRobots, episode_returns, get_robot
 
 REPLAY = 8  # snapshots before medium

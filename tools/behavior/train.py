@@ -19,7 +19,8 @@ import jax
 import numpy as np
 
 from bfq.agents.contract import Metrics, Spec
-from bfq.tasks.weights import Floats, GaussianPolicy, save_weights
+from bfq.data.dataset import Floats
+from bfq.tasks.weights import GaussianPolicy, save_weights
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, Arrays, ParallelRobots, episode_returns, get_robot
 
