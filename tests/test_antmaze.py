@@ -183,17 +183,13 @@ def test_a_seed_repeats_an_episode_bit_for_bit():
     assert (episode(3) != episode(4)).any()
 
 
-def test_only_arrival_is_rewarded_and_ends_the_episode():
+def test_only_arrival_not_falling_is_rewarded_and_ends_the_episode():
     environment = make_environment(UMAZE, 1000)
     observation, _ = environment.reset(seed=0)
     for distance, arrived in ((9.0, 0.0), (0.3, 1.0), (0.7, 0.0)):
         environment.unwrapped.goal = observation[:2] + (distance, 0.0)
         result = environment.step(np.zeros(8, np.float32))[1:]
         assert result == (arrived, bool(arrived), False, {"success": arrived})
-
-
-def test_falling_does_not_end_an_episode():
-    environment = make_environment(UMAZE, 1000)
     environment.reset(seed=0)
     environment.unwrapped.robots.data[0].qpos[3:7] = (0.0, 1.0, 0.0, 0.0)  # on its back
     for _ in range(20):
@@ -329,7 +325,7 @@ def test_the_recipes_have_the_right_blocks(name, block):
 # Data by OGBench's recipe
 
 
-def test_a_point_that_reaches_its_goal_gets_a_new_one():
+def test_a_point_gets_new_goals_but_rewards_are_of_the_test_goal_before_the_step():
     pytest.importorskip("ogbench")
     maze = MAZES["medium"]
     block = NavigateBlock("pointmaze-medium", episodes=4, steps=400)(0, 0)
@@ -341,10 +337,6 @@ def test_a_point_that_reaches_its_goal_gets_a_new_one():
     assert ((goals[1:] != goals[:-1]).any(1)[inside] == reached[inside]).all()
     assert cells_of(maze, goals) <= set(map(tuple, maze.rooms.tolist()))
     assert (np.abs(goals - centers(maze.cells_at(goals))) <= 1.0).all()
-
-
-def test_rewards_are_of_the_state_before_the_step():
-    pytest.importorskip("ogbench")
     block = NavigateBlock("pointmaze-medium", episodes=8, steps=400)(0, 1)
     near = np.linalg.norm(block.observations - (20.0, 20.0), axis=1) <= 1.0  # the goal of task 1
     assert 0 < near.sum() < len(block)
