@@ -225,10 +225,8 @@ def test_robots_step_bit_for_bit_like_gymnasium(simulator):
 
 
 def test_robots_are_truncated_after_a_thousand_steps():
-    robots, still = (
-        make_environments("HalfCheetah-v4", [0], MAX_STEPS),
-        np.zeros((1, 6), np.float32),
-    )
+    robots = make_environments("HalfCheetah-v4", [0], MAX_STEPS)
+    still = np.zeros((1, 6), np.float32)
     assert isinstance(robots, Robots)
     for _ in range(MAX_STEPS - 1):
         assert not robots.step(still)[3].any()
