@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose as close
 from bfq.kernels import using
 from bfq.nets import Critics
 from bfq.nets.kinds import NETWORKS, orthogonal
-from bfq.nets.mlp import MLP, LayerNorm, Linear, mish, torch_uniform, variance_scaling
+from bfq.nets.mlp import MLP, LayerNorm, mish, torch_uniform, variance_scaling
 from bfq.nets.policies import drop
 from bfq.nets.residual import KINDS, NoiseResNet, ResidualVelocity
 from bfq.nets.velocity import EmbeddedVelocity, FlowNet, TimeEmbedding, sines_first, sinusoidal
@@ -41,13 +41,6 @@ def test_sinusoidal_has_cosines_first_and_the_stated_frequencies():
 def test_time_scale_multiplies_the_time():
     slow, fast = (TimeEmbedding(KEY, 16, 8, 4, scale) for scale in (1, 100))
     close(slow(jnp.array([50.0])), fast(jnp.array([0.5])), rtol=1e-5)
-
-
-def test_layer_norm_has_mean_zero_variance_one():
-    x = 3.0 + 5.0 * jax.random.normal(KEY, (10, 32))
-    y = LayerNorm(32)(x)
-    close(y.mean(-1), 0.0, atol=1e-5)
-    close(y.var(-1), 1.0, rtol=1e-3)
 
 
 def test_layer_norm_and_its_gradient_are_the_same_by_sums_and_by_products():
@@ -147,12 +140,6 @@ def test_embedded_network_has_the_stated_inputs():
     assert not np.allclose(*net.embed.first.weight)
 
 
-def test_linear_takes_any_leading_axes():
-    linear = Linear(KEY, 3, 2)
-    x = jax.random.normal(KEY, (4, 5, 3))
-    close(linear(x)[1, 2], linear(x[1, 2]), rtol=1e-5)
-
-
 def test_networks_take_r_and_t_in_their_places():
     x, s, r, t = X, S, jnp.full(5, 0.2), jnp.full(5, 0.9)
     a = EmbeddedVelocity(KEY, 3, 2, 16, 2, 100)
@@ -162,7 +149,6 @@ def test_networks_take_r_and_t_in_their_places():
     raw = NETWORKS["velocity"]["raw_time"](KEY, 3, 2, 16, 2, 1)
     by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))
     close(raw(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
-    close(a(x, jnp.zeros(()), t, s), a(x, jnp.zeros(5), t, s), rtol=1e-6)
     for net in (a, raw):
         assert not np.allclose(net(x, r, t, s), net(x, t, r, s))
         assert not np.allclose(net(x, r, t, s), net(x, 0.5 * r, t, s))
