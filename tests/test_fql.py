@@ -98,25 +98,25 @@ def test_distillation_follows_the_flow_from_the_same_noise_and_does_not_teach_it
     assert loss < 1e-12
 
 
+def guidance(module, networks, config):
+    """The policy that acts, and the gradient of its loss as a function of it and the critics."""
+
+    def loss(policy, critics):
+        if module is fbrac:
+            return fbrac.policy_loss(policy, critics, DATA, KEY, config)[0]
+        frozen = networks._replace(critics=critics)
+        return fql.policy_loss(frozen._replace(policy=policy), frozen, DATA, KEY, config)[0]
+
+    return networks.policy if module is fql else networks.flow, jax.jit(jax.grad(loss))
+
+
 @pytest.mark.parametrize("module", [fql, fbrac], ids=lambda m: m.AGENT.name)
 @pytest.mark.parametrize("normalized", [True, False])
 def test_only_normalized_the_policy_ignores_the_scale_of_q(module, normalized):
     state, config = begun(module, alpha=0.0, normalize_q=normalized)
     networks = state.networks.params
-
-    @jax.jit
-    def gradient(factor):
-        critics = scaled(networks.critics, factor)
-        if module is fql:
-            before = networks._replace(critics=critics)
-            return jax.grad(lambda n: fql.policy_loss(n, before, DATA, KEY, config)[0])(
-                networks
-            ).policy
-        return jax.grad(lambda f: fbrac.policy_loss(f, critics, DATA, KEY, config)[0])(
-            networks.flow
-        )
-
-    once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
+    policy, gradient = guidance(module, networks, config)
+    once, tenfold = (flat(gradient(policy, scaled(networks.critics, k))) for k in (1.0, 10.0))
     assert float(jnp.abs(once).max()) > 1e-3
     np.testing.assert_allclose(tenfold, once if normalized else 10 * once, rtol=1e-3, atol=1e-5)
 
@@ -125,22 +125,11 @@ def test_only_normalized_the_policy_ignores_the_scale_of_q(module, normalized):
 def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values(module):
     """The clip passes no gradient: where all actions lie outside, the value term leaves the policy alone."""
     state, config = begun(module, alpha=0.0)
-    networks = state.networks.params
-
-    @jax.jit
-    def gradient(policy):
-        if module is fql:
-            loss = lambda now: fql.policy_loss(
-                networks._replace(policy=now), networks, DATA, KEY, config
-            )
-        else:
-            loss = lambda now: fbrac.policy_loss(now, networks.critics, DATA, KEY, config)
-        return jax.grad(lambda now: loss(now)[0])(policy)
-
-    inside = networks.policy if module is fql else networks.flow
+    critics = state.networks.params.critics
+    inside, gradient = guidance(module, state.networks.params, config)
     outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
-    assert largest(gradient(inside)) > 1e-3
-    assert largest(gradient(outside)) == 0
+    assert largest(gradient(inside, critics)) > 1e-3
+    assert largest(gradient(outside, critics)) == 0
 
 
 def test_fbrac_differentiates_through_all_its_steps():
