@@ -252,15 +252,8 @@ def record_of(trained: Trained, found: dict[str, Numbers | None] | None) -> RunR
 
 def last_scores(folder: Path, members: int) -> dict[str, Numbers | None] | None:
     """The scores of the last evaluation in metrics.jsonl; None if there was none."""
-    rows = [row for row in read_metrics(folder) if row.kind == "evaluation"]
-    if not rows:
-        return None
-    for name, numbers in rows[-1].metrics.items():
-        if len(numbers) != members:
-            raise BadInput(
-                f"{folder / 'metrics.jsonl'}: {name} has {len(numbers)} numbers for {members} members."
-            )
-    return {"normalized": None, **rows[-1].metrics}
+    rows = [row for row in read_metrics(folder, members) if row.kind == "evaluation"]
+    return {"normalized": None, **rows[-1].metrics} if rows else None
 
 
 def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Protocol) -> RunRecord:

@@ -251,14 +251,20 @@ def read_record(folder: Path) -> RunRecord:
     return decode(read_text(file), RunRecord, str(file))
 
 
-def read_metrics(folder: Path) -> list[MetricsRow]:
-    """The rows of a run's metrics.jsonl."""
+def read_metrics(folder: Path, members: int) -> list[MetricsRow]:
+    """The rows of a run's metrics.jsonl; every metric has one number per member."""
     file = folder / "metrics.jsonl"
-    return [
+    rows = [
         decode(line, MetricsRow, f"{file}, line {number}")
         for number, line in enumerate(read_text(file).splitlines(), 1)
         if line.strip()
     ]
+    for row in rows:
+        for name, numbers in row.metrics.items():
+            if len(numbers) != members:
+                count = f"{len(numbers)} numbers for {members} members"
+                raise BadInput(f"{file}, update {row.step}: {name} has {count}.")
+    return rows
 
 
 RUNS = Path("runs")

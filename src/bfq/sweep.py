@@ -105,21 +105,14 @@ def ranked(folders: Sequence[Path], values: Values) -> Ranking:
     return Ranking(table, tuple(name for name, several in values.items() if len(several) > 1))
 
 
-def confirmation(run: RunConfig, settings: Mapping[str, Any]) -> str:
-    """The command that trains a setting on seeds that did not select it."""
-    first = max(run.seeds) + 1
-    fresh = list(range(first, first + len(run.seeds)))
-    config = {**run.config, **settings}
-    return command(
-        dataclasses.replace(run, config=config, varied={}, seeds=fresh, keep_going=False)
-    )
-
-
 def write_sweep(
     ranking: Ranking, run: RunConfig, folder: Path, folders: Sequence[Path], asked: str
 ) -> dict[str, Any]:
     """Write `sweep.json`, the report, and a figure if one numeric hyperparameter was swept."""
-    confirm = confirmation(run, ranking.settings(ranking.best))
+    first = max(run.seeds) + 1
+    fresh = list(range(first, first + len(run.seeds)))  # seeds that did not select the setting
+    config = {**run.config, **ranking.settings(ranking.best)}
+    best = dataclasses.replace(run, config=config, varied={}, seeds=fresh, keep_going=False)
     record = {
         "task": run.task,
         "agent": run.agent,
@@ -131,7 +124,7 @@ def write_sweep(
         "protocol": run.evaluation,
         "data": as_json(ranking.best.run.data),
         "reference": as_json(run)["reference"],
-        "confirm": confirm,
+        "confirm": command(best),
         "versions": versions(),
         "command": asked,
     }

@@ -42,19 +42,16 @@ def run(args: argparse.Namespace) -> int:
     elif args.name:
         found, show = describe_agent(args.name), _show_agent
     else:
-        found, show = _list_agents(), _show_list
+        from bfq.agents.registry import agent_names, get_agent
+
+        agents = [get_agent(name) for name in agent_names()]
+        found = [{"name": a.name, "title": a.title, "idea": one_line(a)} for a in agents]
+        show = _show_list
     if args.json:
         show_json(found)
     else:
         show(found)
     return 0
-
-
-def _list_agents() -> list[dict[str, str]]:
-    from bfq.agents.registry import agent_names, get_agent
-
-    agents = [get_agent(name) for name in agent_names()]
-    return [{"name": agent.name, "title": agent.title, "idea": one_line(agent)} for agent in agents]
 
 
 def _show_list(found: list[dict[str, str]]) -> None:

@@ -99,12 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "train":
             add("--precision", default="float32", metavar="NAME",
                 help="of matrix products: float32 or bfloat16")  # fmt: skip
-            add(
-                "--figure",
-                type=Path,
-                metavar="FILE.png",
-                help="plot the time along the given lists",
-            )
+            about = "plot the time along the given lists"
+            add("--figure", type=Path, metavar="FILE.png", help=about)
         add("--out", type=Path, metavar="FILE",
             help="also write the rows to this JSON file; until all are measured, to FILE.part")  # fmt: skip
         add("--json", action="store_true", help="print the rows as JSON")

@@ -22,13 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, EVALUATION)
     add("--agent", metavar="FILE", help="the Python file of the agent, if bfq does not have it")
     add("--video", type=Path, metavar="FILE", help="record the first episode (.mp4, .gif)")
-    add(
-        "--member",
-        type=int,
-        default=0,
-        metavar="K",
-        help="position of the seed in result.json, for --video; default 0",
-    )
+    about = "position of the seed in result.json, for --video; default 0"
+    add("--member", type=int, default=0, metavar="K", help=about)
     add("--out", type=Path, metavar="FILE", help="also write the record to this JSON file")
     add("--json", action="store_true", help="print the record as JSON")
 

@@ -113,15 +113,8 @@ def _require_finished(folder: Path, run: Path) -> None:
 
 
 def _read(folder: Path, baselines: Sequence[Run]) -> Run:
-    record, rows = read_record(folder), read_metrics(folder)
-    count = len(record.members)
-    for row in rows:
-        for name, values in row.metrics.items():
-            if len(values) != count:
-                raise BadInput(
-                    f"{folder / 'metrics.jsonl'}, update {row.step}: {name} has {len(values)} "
-                    f"numbers for {count} members."
-                )
+    record = read_record(folder)
+    rows = read_metrics(folder, len(record.members))
     return Run(**vars(record), folder=folder, rows=rows, baselines=baselines)
 
 

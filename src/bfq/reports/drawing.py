@@ -56,6 +56,17 @@ def draw_heading(axes: Any, title: str, words: str, left: float = 0.0, lift: flo
         axes.annotate(literal(text), (left, 1), (0, height + lift), **place, **look)
 
 
+def draw_name(axes: Any, name: str, size: float = FONT) -> None:
+    """A bold name above a panel."""
+    look: dict[str, Any] = {
+        "color": INK,
+        "fontsize": size,
+        "fontweight": "bold",
+        "linespacing": 1.1,
+    }
+    axes.annotate(name, (0, 1), (0, 7), "axes fraction", "offset points", **look)
+
+
 def describe_unit(words: str, seeds: Sequence[int], banded: bool = True) -> str:
     """The unit of a panel and how seeds were combined."""
     if max(seeds) == 1:

@@ -197,11 +197,9 @@ def _panel(
     unit = "normalized" if normalized else "return"
     curves = []
     for run, group, name in entries:
-        series, color = (
-            run.series("evaluation", unit, group),
-            drawing.group_color(run, group, colors),
-        )
+        series = run.series("evaluation", unit, group)
         if len(series.steps):
+            color = drawing.group_color(run, group, colors)
             curves.append(LearningCurve(name, color, series, run in runs))
     end = max([run.steps for run in runs] + [int(curve.series.steps[-1]) for curve in curves])
     data = runs[0].data.normalized_mean if normalized else runs[0].data.return_mean

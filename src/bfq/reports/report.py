@@ -50,7 +50,12 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         contents["scores.png"] = figures.score_figure(runs)
         contents["table.md"] = tables.markdown_comparison(runs).encode("utf-8", "replace")
     make_folder(out)
-    written = [_write(out / name, content) for name, content in contents.items() if content]
+    drawn = {out / name: content for name, content in contents.items() if content}
+    try:
+        for path, content in drawn.items():
+            write_bytes(path, content)
+    except DiskTrouble as trouble:
+        raise BadInput(str(trouble)) from trouble
     listed = [
         {"folder": str(run.folder), "members": len(run.members)}
         | {name: getattr(run, name) for name in ("task", "agent", "title", "steps")}
@@ -59,17 +64,8 @@ def write_report(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     return {
         "runs": listed,
         "rows": [as_record(row) for row in comparison(runs)],
-        "files": [str(path) for path in written],
+        "files": [str(path) for path in drawn],
     }
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """Write a file of a report; nothing is lost if the place refuses it."""
-    try:
-        write_bytes(path, content)
-    except DiskTrouble as trouble:
-        raise BadInput(str(trouble)) from trouble
-    return path
 
 
 def comparison(runs: Sequence[Run]) -> list[tables.ScoreRow]:

@@ -80,9 +80,7 @@ def draw_sweeps(
     for axes, (task, sweep), name in zip(figure.axes, panels.items(), names, strict=True):
         _draw_sweep(axes, sweep, (paper or {}).get(task, {}))
         axes.set_xlabel(drawing.literal(symbol), color=drawing.QUIET, fontsize=drawing.FONT)
-        look: dict[str, Any] = {"color": drawing.INK, "fontsize": 9.5, "fontweight": "bold"}
-        look |= {"xycoords": "axes fraction", "textcoords": "offset points", "linespacing": 1.1}
-        axes.annotate(name, (0, 1), (0, 7), **look)
+        drawing.draw_name(axes, name, 9.5)
     if logarithmic:
         _share_logarithmic_scale(figure.axes)
     elif level:
@@ -315,9 +313,7 @@ def _draw_growth(
     slope = _microseconds(start)[1][0] / start.x[0]
     dashed = {"color": drawing.QUIET, "lw": 1.0, "ls": (0, (4, 3)), "zorder": 1}
     axes.plot(ends, slope * ends, scalex=False, scaley=False, **dashed)
-    place = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    name = {"color": drawing.INK, "fontsize": 10, "fontweight": "bold"}
-    axes.annotate(AXES[panel.axis], (0, 1), (0, 7), **name, **place)
+    drawing.draw_name(axes, AXES[panel.axis])
 
 
 def _microseconds(line: GrowthLine) -> tuple[Any, Any, Any]:

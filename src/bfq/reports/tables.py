@@ -145,9 +145,7 @@ class Aggregate(NamedTuple):
 
     name: str
     tasks: int
-    estimate: (
-        statistics.Estimate
-    )  # the interquartile mean of the normalized scores of all seeds and tasks
+    estimate: statistics.Estimate  # interquartile mean of the normalized scores of all seeds
 
 
 def score_table(run: Run) -> ScoreTable:
@@ -200,11 +198,9 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
             if values:
                 name = f"{run.title} {group.label}".strip()
                 pools.setdefault(name, {}).setdefault(run.task, values)
-    mean, several = (
-        statistics.pooled_interquartile_mean,
-        [p for p in pools.items() if len(p[1]) > 1],
-    )
-    found = [Aggregate(name, len(tasks), mean(tasks)) for name, tasks in several]
+    mean = statistics.pooled_interquartile_mean
+    several = {name: tasks for name, tasks in pools.items() if len(tasks) > 1}
+    found = [Aggregate(name, len(tasks), mean(tasks)) for name, tasks in several.items()]
     return sorted(found, key=lambda each: each.estimate.value, reverse=True)
 
 
