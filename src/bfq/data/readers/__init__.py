@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bfq.data.defects import refuse
+from bfq.envs.make import resolve
 from bfq.errors import BadInput
 
 
@@ -33,8 +33,7 @@ FORMATS = {
 
 def reader(name: str) -> Any:
     """The function called `module:function` in this package, such as `d4rl:read_d4rl`."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), function)
+    return resolve(f"{__name__}.{name}")
 
 
 def check_exists(path: Path) -> None:
