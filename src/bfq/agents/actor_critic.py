@@ -23,7 +23,7 @@ PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], Loss]  # (θ, φ, …)
 class Config:
     """Hyperparameters that these agents share; an agent adds its own and may change defaults."""
 
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the cosine schedule
+    steps: fields.Count = 1_000_000  # gradient updates; the horizon of a cosine schedule
     batch_size: fields.Count = 256  # transitions per update
 
     # Value
@@ -49,7 +49,7 @@ class Config:
 
     # Networks
     width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 3  # hidden layers of the policy (residual: blocks)
+    depth: fields.Depth = 3  # hidden layers, or residual blocks, of the policy
     critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official DQL, CAC)
     critic_width: fields.Width = 256  # units of a hidden layer of a critic
     critic_depth: fields.Depth = 3  # hidden layers of a critic
