@@ -61,7 +61,9 @@ class FlowConfig:
     width: fields.Width = 512  # units of a hidden layer of the policy
     depth: fields.Depth = 4  # hidden layers of the policy
     critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
-    critic_width: fields.Width = 512  # units of a hidden layer of a critic and of V, if there is one
+    critic_width: fields.Width = (
+        512  # units of a hidden layer of a critic and of V, if there is one
+    )
     critic_depth: fields.Depth = 4  # hidden layers of a critic and of V, if there is one
 
 
