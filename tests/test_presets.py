@@ -133,22 +133,18 @@ def check_cell(agent, task, cell):
         assert sources or config_default == number, f"{agent} on {task}: {field} has no source"
 
 
-@pytest.mark.parametrize("agent", [name for name in D4RL_COLUMNS if name in AGENTS])
-def test_the_paper_on_d4rl(agent):
-    for task, row in D4RL.items():
-        check_cell(agent, f"{task}-v2", row[D4RL_COLUMNS.index(agent)])
+@pytest.mark.parametrize("agent", sorted({*D4RL_COLUMNS, *OTHER_COLUMNS}))
+def test_the_papers_tables(agent):
+    for table, columns in ((D4RL, D4RL_COLUMNS), (OTHERS, OTHER_COLUMNS)):
+        for short, row in table.items() if agent in columns else ():
+            pen = short.startswith("pen")
+            ending = "-v2" if table is D4RL else "-v1" if pen else "-singletask-v0"
+            cell = row[columns.index(agent)]
+            if cell is not None:
+                check_cell(agent, short + ending, cell)
 
 
-@pytest.mark.parametrize("agent", [name for name in OTHER_COLUMNS if name in AGENTS])
-def test_the_paper_on_ogbench_and_adroit(agent):
-    for short, row in OTHERS.items():
-        task = f"{short}-v1" if short.startswith("pen") else f"{short}-singletask-v0"
-        cell = row[OTHER_COLUMNS.index(agent)]
-        if cell is not None:
-            check_cell(agent, task, cell)
-
-
-@pytest.mark.parametrize("agent", [name for name in WEIGHT_COLUMNS if name in AGENTS])
+@pytest.mark.parametrize("agent", WEIGHT_COLUMNS)
 def test_softmax_weights(agent):
     for task, row in WEIGHTS.items():
         used = chosen(agent, f"{task}-v2")
