@@ -172,11 +172,13 @@ def test_a_sweep_draws_every_seed_and_the_mean():
     ((0.01, 0.1, 1.0), "log"),
     ((0.0, 0.001, 0.01, 1.0), "symlog"),
     ((0.0,), "linear"),
+    ((0.0, *np.geomspace(1e-3, 1e3, 31)), "symlog"),
 ])  # fmt: skip
 def test_the_scale_fits_the_values(values, scale):
     (axes,) = draw_sweeps({"task": sweep(values)}, "Sweep", "λ", "score").axes
     assert axes.get_xscale() == scale
-    assert axes.get_xticks().tolist() == list(values)
+    ticks = axes.get_xticks().tolist()
+    assert ticks == list(values) if len(values) < 10 else ticks[:: len(ticks) - 1] == [0.0, 1e3]
     low, high = axes.get_xlim()
     assert low < values[0] <= values[-1] < high
 
@@ -190,14 +192,6 @@ def test_times_share_a_logarithmic_scale():
     low, high = first.get_ylim()
     assert low < 0.06 < 49.5 < high
     assert sweep_figure({"a": {1.0: [0.0]}}, "", "", "", logarithmic=True)  # nothing to show
-
-
-def test_many_values_keep_both_ends():
-    values = [0.0, *np.geomspace(1e-3, 1e3, 31)]
-    figure = draw_sweeps({task: sweep(values) for task in "abc"}, "Sweep", "η", "score")
-    for axes in figure.axes:
-        assert axes.get_xticks()[[0, -1]].tolist() == [0.0, 1e3]
-    assert_legible(figure)
 
 
 def test_bars_are_means_with_their_seeds_and_the_papers():
@@ -225,6 +219,9 @@ FULL = {
     ),
     "sweeps": lambda: draw_sweeps(
         {task: sweep((0, 0.001, 0.01, 0.1, 1)) for task in TASKS[:6]}, "Sweep", "λ", "score"
+    ),
+    "many values": lambda: draw_sweeps(
+        {task: sweep((0.0, *np.geomspace(1e-3, 1e3, 31))) for task in "abc"}, "Sweep", "η", "score"
     ),
     "bars": lambda: draw_bars(
         {t: {m: s[t] for m, s in scores().items()} for t in TASKS}, "Part", "score", {}, COLORS
