@@ -184,8 +184,7 @@ def test_few_files_explain_an_update_and_a_command(module, files, size):
 @pytest.mark.parametrize(
     ("package", "files", "size"),
     [
-        ("bfq", 140, 23_000),
-        ("bfq_paper", 20, 3_550),
+        ("bfq", 130, 21_200),
         not_yet("bfq", 140, 20_000),
         ("bfq_paper", 20, 3_500),
     ],
