@@ -80,10 +80,10 @@ def main() -> None:
         rows = list(rerolled(args.reroll, args.episodes))
     else:
         rows = [made(recipe_for(name, args.size)) for name in local_names()]
-    told = {"rows": rows, "versions": versions(), "command": shlex.join(["python", *sys.argv])}
+    record = {"rows": rows, "versions": versions(), "command": shlex.join(["python", *sys.argv])}
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.out, told)
+        write_json(args.out, record)
 
 
 if __name__ == "__main__":

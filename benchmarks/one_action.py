@@ -1,9 +1,11 @@
 """Microseconds of one action for one observation: the trained agent on JAX, its NumPy file, its C file.
 
 Run: python benchmarks/one_action.py --out benchmarks/one_action.json
-One call an action, timed from Python, noise included; the C function is called through ctypes. BLAS has one
+One call per action, timed from Python, noise included; the C function is called through ctypes. BLAS has one
 thread.
 """
+
+# ruff: noqa: E402 - NumPy reads the variable set below when it is first imported
 
 import argparse
 import ctypes
@@ -18,23 +20,23 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, when NumPy is first imported
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from bfq.deploy.policy import Policy  # noqa: E402
+import jax
+import numpy as np
 
-from bfq.agents.contract import Acting, Spec  # noqa: E402
+from bfq.agents.contract import Acting, Spec
 from bfq.agents.registry import (
-    configure,  # noqa: E402
-    get_agent,  # noqa: E402
+    configure,
+    get_agent,
 )
-from bfq.data.transforms import Transforms  # noqa: E402
-from bfq.deploy.formats import arrays_of, c_source  # noqa: E402
-from bfq.deploy.numpy_policy import NumpyPolicy  # noqa: E402
-from bfq.deploy.plan import plan_of  # noqa: E402
-from bfq.files import write_json  # noqa: E402
+from bfq.api import Policy
+from bfq.data.transforms import Transforms
+from bfq.deploy.formats import arrays_of, c_source
+from bfq.deploy.numpy_policy import NumpyPolicy
+from bfq.deploy.plan import plan_of
+from bfq.files import write_json
 from bfq.run import (
-    RewardTransform,  # noqa: E402
-    versions,  # noqa: E402
+    RewardTransform,
+    versions,
 )
 
 SPEC = Spec(17, 6)
@@ -69,9 +71,9 @@ def numpy_act(agent, state, config, folder):
 
 def c_act(agent, state, config, folder):
     plan, _ = plan_of(agent, state, "ema", 1.0, transforms())
-    told = {"agent": agent.name, "task": "made up", "update": 0, "remark": ""}
+    metadata = {"agent": agent.name, "task": "random weights", "update": 0, "remark": ""}
     source, library = Path(folder) / "policy.c", Path(folder) / f"policy-{time.monotonic_ns()}.so"
-    source.write_bytes(c_source(plan, told))
+    source.write_bytes(c_source(plan, metadata))
     subprocess.run(["cc", *FLAGS, str(source), "-o", str(library)], check=True)
     function = ctypes.CDLL(str(library)).bfq_act
     function.argtypes, function.restype = [ctypes.c_void_p] * 3, None

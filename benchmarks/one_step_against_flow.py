@@ -51,10 +51,10 @@ def tell(folder: Path, states: int = STATES) -> None:
     actions = jnp.asarray(trained.transforms.to_unit(np.asarray(data.actions[rows])))
     for k, member in enumerate(trained.population.members):
         state, config = trained.member(k)
-        told = compared(
+        distances = compared(
             state.policy_target, jnp.asarray(observations), actions, config.preconditioned
         )
-        print(json.dumps({**asdict(member), **told}), flush=True)
+        print(json.dumps({**asdict(member), **distances}), flush=True)
 
 
 def compared(

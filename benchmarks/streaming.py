@@ -73,8 +73,8 @@ def train(folder: Path, args: argparse.Namespace, out: Path, limit_gb: float) ->
     done = subprocess.run(words, capture_output=True, text=True, env=settings, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def main() -> None:

@@ -154,19 +154,19 @@ def test_fbrac_acts_in_as_many_steps_as_asked():
     state, config = begun(fbrac)
     s = DATA.observations
     noise_key, _ = jax.random.split(KEY)
-    for steps, told in [(3, 0), (1, 1), (7, 7)]:
+    for steps, asked in [(3, 0), (1, 1), (7, 7)]:
         expected = sample(state.networks.params.flow, s, noise_key, 2, steps)
-        found = fbrac.AGENT.act(state, s, KEY, config, Acting(sampling_steps=told))
+        found = fbrac.AGENT.act(state, s, KEY, config, Acting(sampling_steps=asked))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def weighted(alpha, baseline, change=lambda n: n):
     state, config = begun(fawac, alpha=alpha, baseline=baseline)
     before = change(state.networks.params)
-    loss, told = fawac.policy_loss(before.flow, before, DATA, KEY, config)
+    loss, metrics = fawac.policy_loss(before.flow, before, DATA, KEY, config)
     flow_key, action_key = jax.random.split(KEY)
     errors = random_matching_errors(before.flow, DATA.actions, DATA.observations, flow_key)
-    return before, loss, told, errors, action_key
+    return before, loss, metrics, errors, action_key
 
 
 @pytest.mark.parametrize("baseline", ["policy", "network"])
@@ -186,8 +186,8 @@ def test_fawac_weighs_by_the_advantage(baseline):
 
 def test_fawac_caps_its_weights_and_they_carry_no_gradient():
     large = lambda n: n._replace(critics=scaled(n.critics, 1e4))
-    before, loss, told, errors, _ = weighted(1.0, "policy", large)
-    assert float(told["weight"]) <= 100.0
+    before, loss, metrics, errors, _ = weighted(1.0, "policy", large)
+    assert float(metrics["weight"]) <= 100.0
     assert float(loss) <= 100.0 * float(errors.mean())
     _, config = begun(fawac)
     to_all = jax.grad(lambda n: fawac.policy_loss(n.flow, n, DATA, KEY, config)[0])(before)

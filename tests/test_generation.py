@@ -128,11 +128,11 @@ def test_no_block_is_generated_in_vain_if_its_size_is_known(tmp_path):
 
 
 def _failing(seed: int, index: int) -> Dataset:
-    raise BadInput("there is no such world.")
+    raise BadInput("there is no such environment.")
 
 
 def test_errors_in_a_worker_are_raised_by_the_parent(tmp_path):
-    with pytest.raises(BadInput, match="no such world"):
+    with pytest.raises(BadInput, match="no such environment"):
         generate_dataset(DataRecipe("r", "s", (RecipePart(_failing, 5),)), tmp_path / "set", 1)
 
 

@@ -137,7 +137,7 @@ def test_parquet_columns_may_be_numbered_words_or_decimals(tmp_path):
     np.testing.assert_array_equal(data.observations[0], given["observations"][0].astype(np.float32))
 
 
-def test_common_names_are_recognized_and_told(tmp_path):
+def test_common_names_are_recognized_and_reported(tmp_path):
     given = log(terminals=None, timeouts=None)
     names = {"state": "observations", "Action": "actions", "REW": "rewards", "terminated": "terminals",
              "truncated": "timeouts", "next_state": "next_observations"}  # fmt: skip
@@ -256,10 +256,10 @@ def test_ids_lengths_and_starts_say_the_same():
     ([[-5.0, 2.0], [5.0, 2.0]], [-5, 1], [5, 3]),  # a dimension that never moves
 ])  # fmt: skip
 def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
-    lows, highs, told = infer_range(np.array(actions))
+    lows, highs, remark = infer_range(np.array(actions))
     np.testing.assert_allclose(lows, low, rtol=1e-6)
     np.testing.assert_allclose(highs, high, rtol=1e-6)
-    assert bool(told) == ((list(low), list(high)) != ([-1], [1]))
+    assert bool(remark) == ((list(low), list(high)) != ([-1], [1]))
 
 
 @pytest.mark.parametrize(("given", "missing"), [
@@ -367,7 +367,7 @@ def test_a_third_partys_pendulum_log_goes_in_as_it_is():
     notes = " ".join(data.notes)
     assert "obs as observations, new_obs as next_observations" in notes
     assert "500 of 500, at the longest length, count as time-outs" in notes
-    # Its next observations at the 199th step are those of the next episode's start, which is told.
+    # Its next observations at the 199th step are those of the next episode's start, which is reported.
     assert [name_of(note) for note in data.notes if name_of(note)] == ["next-from-another-episode"]
     forced = read_table(SHARED / "logged" / "pendulum_replay_v1.1.0.npz", {"terminals": "dones"})
     assert (forced.masks == 0).sum() == 500

@@ -28,12 +28,12 @@ def test_the_critics_loss_is_the_written_one():
 
 def test_the_policys_loss_is_the_written_one_and_uses_the_first_critic():
     config, state, data = setup("td3_bc", eta=2.5)
-    loss, told = td3_bc.policy_loss(state.policy.params, state.critics.params, data, config)
+    loss, metrics = td3_bc.policy_loss(state.policy.params, state.critics.params, data, config)
     actions = state.policy.params(data.observations)
     q = state.critics.params(data.observations, actions)[0]
     mse = jnp.square(actions - data.actions).mean()
     np.testing.assert_allclose(loss, mse - 2.5 * q.mean() / jnp.abs(q).mean(), rtol=1e-4)
-    np.testing.assert_allclose(told["q_policy"], q.mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics["q_policy"], q.mean(), rtol=1e-5)
 
 
 def test_policy_and_targets_move_at_every_second_update_only():
@@ -43,11 +43,11 @@ def test_policy_and_targets_move_at_every_second_update_only():
     assert not same(first.critics.params, state.critics.params)
     for name in ("policy", "policy_target", "critics_target", "told"):
         assert same(getattr(first, name), getattr(state, name)), name
-    second, told = update(first, batch, jax.random.key(2), config)
+    second, metrics = update(first, batch, jax.random.key(2), config)
     assert not same(second.policy.params, state.policy.params)
     third, repeated = update(second, batch, jax.random.key(3), config)
     assert same(third.policy, second.policy)
-    assert float(repeated["bc_loss"]) == float(told["bc_loss"]) > 0.0
+    assert float(repeated["bc_loss"]) == float(metrics["bc_loss"]) > 0.0
     # both targets follow the new parameters
     new, old = second, first
     assert_mixed(new.critics_target, old.critics_target, new.critics.params, 0.1)
@@ -57,9 +57,9 @@ def test_policy_and_targets_move_at_every_second_update_only():
 def test_the_policy_sees_the_critics_after_their_step():
     config, state, data = setup("td3_bc", policy_every=1)
     key = jax.random.key(1)
-    new, told = jax.jit(AGENT.update)(state, data, key, config)
+    new, metrics = jax.jit(AGENT.update)(state, data, key, config)
     loss, _ = td3_bc.policy_loss(state.policy.params, new.critics.params, data, config)
-    np.testing.assert_allclose(told["policy_loss"], loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
 
 
 def test_it_finds_the_best_action_and_its_value():

@@ -6,6 +6,7 @@ A part is one run folder, whose name contains a hash of its configuration and da
 import hashlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +50,7 @@ KEPT = ("task", "agent", "steps", "data", "transforms", "reference", "simulator"
         "command")  # fmt: skip
 
 
-class ExperimentPart:
+class ExperimentPart(ABC):
     """A piece of an experiment that is complete or not."""
 
     row: str
@@ -57,13 +58,13 @@ class ExperimentPart:
     size: str
     folder: str  # in runs/; empty while its data is not here
 
+    @abstractmethod
     def has(self, results: Results) -> bool:
         """Whether the results have its cells, from this machine or another."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, folder: Path, quiet: bool) -> list[Cell]:
         """Do what is missing in its run folder and return its cells."""
-        raise NotImplementedError
 
 
 def short_hash(settings: Any) -> str:

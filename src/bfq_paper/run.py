@@ -154,7 +154,7 @@ def helpers(count: int, words: Sequence[str], logs: Path) -> Iterator[None]:
             children.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too: the helpers stop with this process
         for child in children:
             child.terminate()
         raise

@@ -44,7 +44,7 @@ class Pack(NamedTuple):
 
 
 def join(packs: Sequence[GaussianPolicy]) -> Pack:
-    """Join the packs of one robot, without the repeated snapshots of before the first update."""
+    """Join the packs of one robot, without the repeated snapshots from before the first update."""
     if len({pack.meta["robot"] for pack in packs}) != 1:
         raise BadInput("the packs are of different robots: give the packs of one robot.")
     arrays = {

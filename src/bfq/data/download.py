@@ -192,7 +192,7 @@ class _Transfer:
         return self.target.with_name(f".{self.target.name}.part")
 
     def __call__(self, url: str, output: str, _pooch: Any) -> None:
-        # Parts of two versions can only be told apart by the checksum of the whole file.
+        # Parts of two versions can only be distinguished by the checksum of the whole file.
         begin = self.part.stat().st_size if self.remote.sha256 and self.part.exists() else 0
         if not begin or begin != self.remote.size:
             self._receive(url, begin)

@@ -39,7 +39,7 @@ def make_environments(simulator: str, seeds: Sequence[int], episode_steps: int) 
         return fast
     processes = min(cores(), len(seeds))
     if processes > 1 and len(seeds) * episode_steps * seconds_per_step(simulator) > PARALLEL_S:
-        with suppress(UnlikeHere):
+        with suppress(UnlikeHere):  # a worker would open another environment under this id
             return ParallelEnvironments(simulator, seeds, episode_steps, processes)
     return SerialEnvironments(simulator, seeds, episode_steps)
 

@@ -97,7 +97,7 @@ def choose_graphics() -> None:
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("MUJOCO_GL"):
         return
     for backend, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
-        with suppress(OSError):
+        with suppress(OSError):  # not installed
             ctypes.CDLL(library)
             os.environ["MUJOCO_GL"] = backend
             return

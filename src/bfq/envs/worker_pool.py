@@ -79,7 +79,7 @@ class Worker:
         return answer
 
     def _died(self) -> WorkerDied:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then it has no exit code yet
             self._process.wait(1.0)
         return WorkerDied(f"a worker process died (exit code {self._process.poll()})")
 
@@ -92,7 +92,7 @@ class Worker:
         self.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # what the dead process left unread
                 pipe.close()
 
 

@@ -151,7 +151,7 @@ def remove_unusable(folder: Path) -> None:
     for path, found in kept:
         if excess <= 0:
             return
-        with suppress(OSError):
+        with suppress(OSError):  # another process was faster
             path.unlink()
             excess -= found.st_size
 
@@ -171,7 +171,7 @@ def _files(folder: Path) -> list[tuple[Path, os.stat_result]]:
     """Every file below a folder, with its size and dates."""
     found = []
     for path in folder.rglob("*"):
-        with suppress(OSError):
+        with suppress(OSError):  # removed meanwhile by another process
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
                 found.append((path, status))
