@@ -118,9 +118,9 @@ def test_your_own_file_trains_with_and_without_a_simulator(log, tmp_path, capsys
     blind, scored = str(tmp_path / "blind"), str(tmp_path / "scored")
     assert output(capsys, *words, "--out", blind)["scores"] is None
     assert not (tmp_path / "blind" / "learning_curves.png").exists()
-    assert "no simulator" in refusal(capsys, "evaluate", blind)
-    simulator = "--simulator Pendulum-v1 --episode-steps 20 --eval-episodes 1"
-    record = output(capsys, *words, *simulator.split(), "--out", scored)
+    assert "no environment" in refusal(capsys, "evaluate", blind)
+    env = "--env Pendulum-v1 --episode-steps 20 --eval-episodes 1"
+    record = output(capsys, *words, *env.split(), "--out", scored)
     assert (record["simulator"], record["episode_steps"]) == ("Pendulum-v1", 20)
     assert record["scores"]["normalized"] is None  # there is no reference
     shorter = output(capsys, "evaluate", scored, "--episode-steps", "5")
@@ -210,7 +210,7 @@ BAD = {
     "train --steps 5000 --evaluations 5000": "for one after 5,000 updates write 5000, with a comma",
     "train --evaluations 2,x": "--evaluations must be a whole number",
     "train --resume --evaluations 0": "without --evaluations",
-    "train --simulator Hopper-v5": "local/halfcheetah-mini is scored in",
+    "train --env Hopper-v5": "local/halfcheetah-mini is scored in",
     "train --track tensorbord": "did you mean 'tensorboard'",
     "train --task pendulum-mixed --out /proc/none/run": "cannot write",
     "train --resume --out nowhere": "no run to resume",
@@ -402,7 +402,7 @@ def test_a_diverged_seed_has_null_for_scores(tmp_path, capsys):
 
 def test_python_in_a_few_lines(tmp_path, tiny_data, finished):
     options = {
-        "steps": 20, "seeds": 1, "values": WIDTHS, "eval_episodes": 1, "simulator": "Pendulum-v1",
+        "steps": 20, "seeds": 1, "values": WIDTHS, "eval_episodes": 1, "env": "Pendulum-v1",
         "episode_steps": 10, "out": tmp_path / "run", "quiet": True,
     }  # fmt: skip
     result = bfq.train(tiny_data, "bfq", **options)

@@ -49,7 +49,7 @@ def numbers(agent, folder):
 
     known = {field.name for field in dataclasses.fields(get_agent(agent).config())}
     run = bfq.train(
-        dataset(), agent, steps=STEPS, seeds=2, out=folder, quiet=True, simulator="Pendulum-v1",
+        dataset(), agent, steps=STEPS, seeds=2, out=folder, quiet=True, env="Pendulum-v1",
         episode_steps=20, eval_episodes=2, evaluations=2, chunk=20,
         values={name: value for name, value in SMALL.items() if name in known},
     )  # fmt: skip

@@ -256,15 +256,15 @@ def test_every_task_can_be_described(agent):
     own = preset(agent, "own", "own")
     configure(get_agent(agent), {name: sourced.value for name, sourced in own["config"].items()})
     assert own["config"]["steps"].value == 100_000
-    assert compose("mine.npz", agent, simulator="Pendulum-v1").steps == 100_000
+    assert compose("mine.npz", agent, env="Pendulum-v1").steps == 100_000
 
 
 def test_a_simulator_brings_its_own_limit_of_episodes():
-    assert compose("mine.npz", simulator="Pendulum-v1").episode_steps == 200
-    assert compose("mine.npz", simulator="Pendulum-v1", episode_steps=50).episode_steps == 50
+    assert compose("mine.npz", env="Pendulum-v1").episode_steps == 200
+    assert compose("mine.npz", env="Pendulum-v1", episode_steps=50).episode_steps == 50
     assert compose("mine.npz").episode_steps == 1000
-    assert compose("mine.npz", simulator="bfq/Hopper-d4rl-v0").episode_steps == 1000
-    own = compose("mine.npz", simulator="Pendulum-v1")
+    assert compose("mine.npz", env="bfq/Hopper-d4rl-v0").episode_steps == 1000
+    own = compose("mine.npz", env="Pendulum-v1")
     assert with_episode_steps(own, 7).episode_steps == 7
     assert with_episode_steps(own, None) == own
     with pytest.raises(BadInput, match="only your own data has others"):

@@ -603,7 +603,7 @@ def test_tables_need_no_matplotlib():
 
 def test_pictures_that_a_killed_process_did_not_draw_are_drawn_later(tmp_path, tiny_data):
     folder = tmp_path / "run"
-    options = {"simulator": "Pendulum-v1", "episode_steps": 20, "eval_episodes": 1, "quiet": True}
+    options = {"env": "Pendulum-v1", "episode_steps": 20, "eval_episodes": 1, "quiet": True}
     bfq.train(tiny_data, steps=4, seeds=2, values=SMALL, out=folder, **options)
     names = ["frames.png", "learning_curves.png", "report.html"]
     drawn = [(folder / name).read_bytes() for name in names]

@@ -25,12 +25,12 @@ def small_run(**changes):
 RUNS = {
     "values": lambda file: small_run(values={"preconditioned": False, "eta": [0.1, 0.2]}, chunk=None),
     "file": lambda file: compose(
-        file, "bfq", seeds=[3], keep_going=True, episode_steps=7, simulator="Pendulum-v1"
+        file, "bfq", seeds=[3], keep_going=True, episode_steps=7, env="Pendulum-v1"
     ),
     "baselines": lambda file: compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
     "acting": lambda file: compose(
         "pendulum-mixed", "dql", values={"sampler": "ddim"}, policy="online", eval_seed=5,
-        data={"observations": "none", "reward": "standardize"},
+        transforms={"observations": "none", "reward": "standardize"},
     ),
     "candidates": lambda file: compose(
         "pendulum-mixed", "bfq", candidates=4, selection="softmax", softmax_weight=2.5
@@ -81,8 +81,8 @@ def test_an_unsupported_precision_is_refused_before_anything_is_written(tmp_path
     ({"seeds": 2.5}, "whole number"),
     ({"values": {"eta": []}}, "no value"),
     ({"eval_episodes": "x"}, "whole number"),
-    ({"data": {"rewards": "x"}}, "did you mean 'reward'"),
-    ({"data": {"reward": "x"}}, "reward transform"),
+    ({"transforms": {"rewards": "x"}}, "did you mean 'reward'"),
+    ({"transforms": {"reward": "x"}}, "reward transform"),
     ({"chunk": 0}, "from 1 to"),
     ({"chunk": 1.5}, "whole number"),
 ])  # fmt: skip

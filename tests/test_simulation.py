@@ -80,7 +80,7 @@ def test_a_simulator_never_imports_a_module_named_in_its_id(trap):
 
 
 def test_a_run_record_with_a_module_as_its_simulator_is_refused(trap, tmp_path):
-    config = compose("log.npz", "bc", simulator="Pendulum-v1")
+    config = compose("log.npz", "bc", env="Pendulum-v1")
     write_config(tmp_path, config)
     assert read_config(tmp_path).simulator == "Pendulum-v1"
     file = tmp_path / "config.json"

@@ -123,7 +123,7 @@ def test_panels_of_one_task_share_an_axis(swept, monkeypatch):
     (["--set", "nothing=1,2"], "unknown hyperparameter of bfq 'nothing'"),
     (["--set", "critic=plain,plain"], "the same value twice"),
     (["--set", "candidates=1,2"], "is part of the evaluation"),
-    (["--task", "log.npz", "--set", "eta=0.1,1"], "no simulator to rank the settings in"),
+    (["--task", "log.npz", "--set", "eta=0.1,1"], "no environment to rank the settings in"),
 ])  # fmt: skip
 def test_bad_sweeps_are_refused_and_write_nothing(words, said, tmp_path, capsys):
     rows = {"observations": np.zeros((8, 2)), "actions": np.zeros((8, 1)), "rewards": np.zeros(8)}

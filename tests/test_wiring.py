@@ -69,7 +69,7 @@ def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
     monkeypatch.setattr(experiment, "get_agent", lambda name: keeping)
     data = bfq.from_arrays(**log(), action_low=-2.0, action_high=6.0)
     run = compose("data.store", "bc", steps=1, seeds=1, chunk=1, values={"batch_size": SIZE},
-                  data={"observations": "standardize", "reward": "cql_antmaze"})  # fmt: skip
+                  transforms={"observations": "standardize", "reward": "cql_antmaze"})  # fmt: skip
     experiment.start(run, tmp_path / "run", data)
     experiment.execute(tmp_path / "run", data, (), quiet=True)
     trained = experiment.load_trained(tmp_path / "run")

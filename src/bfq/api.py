@@ -121,8 +121,8 @@ def train(
     policy: Literal["ema", "online"] | None = None,
     sampling_steps: int | None = None,
     sampler: str | None = None,
-    data: Mapping[str, str] | None = None,
-    simulator: str | None = None,
+    transforms: Mapping[str, str] | None = None,
+    env: str | None = None,
     episode_steps: int | None = None,
     keep_going: bool = False,
     precision: Literal["float32", "bfloat16"] = "float32",
@@ -153,9 +153,9 @@ def train(
         policy: Weights that act: averaged or current.
         sampling_steps: Network calls per action; 0: as trained.
         sampler: Sampling rule of these steps, such as "ddim".
-        data: Transforms of the data, such as `{"observations": "none", "reward": "standardize"}`.
-        simulator: Gymnasium id of the simulator that scores a policy of your own data.
-        episode_steps: Episode limit with `simulator`.
+        transforms: Transforms of the data, such as `{"observations": "none", "reward": "standardize"}`.
+        env: Gymnasium id of the environment that scores a policy of your own data.
+        episode_steps: Episode limit with `env`.
         keep_going: Do not stop when a seed diverges.
         precision: "bfloat16" multiplies faster on NVIDIA GPUs.
         chunk: Updates per compiled call.
@@ -234,9 +234,7 @@ def evaluate(
         check_video(Path(video))
     environment = environment_of(with_episode_steps(run, episode_steps))
     if environment is None:
-        raise BadInput(
-            f"the run in {folder} has no simulator: name one in training, with --simulator."
-        )
+        raise BadInput(f"the run in {folder} has no environment: name one in training, with --env.")
     trained = load_trained(folder)
     chosen = trained.protocol(**asked)
     if video is not None:

@@ -121,20 +121,21 @@ class RunOptions(TypedDict, total=False):
         Natural | list[Positive],
         option("how many during training, or a list of updates after which to evaluate", default=8),
     ]
-    data: Annotated[
+    transforms: Annotated[
         dict[str, Name],
         option(
             "a transform of the data, such as observations=none or reward=standardize; default from "
             "the preset",
             "NAME=TRANSFORM",
+            flag="--transform",
         ),
     ]
-    simulator: Annotated[
+    env: Annotated[
         Simulator,
-        option("Gymnasium id of the simulator that scores a policy of your own data", "ID"),
+        option("Gymnasium id of the environment that scores a policy of your own data", "ID"),
     ]
     episode_steps: Annotated[
-        Positive, option("episode limit with --simulator; default the simulator's own")
+        Positive, option("episode limit with --env; default the environment's own")
     ]
     keep_going: Annotated[bool, option("do not stop when a seed diverges", default=False)]
     precision: Annotated[

@@ -36,7 +36,7 @@ CHUNKS = {True: 20, False: 500}
 USUAL_STEPS = 1000  # the episode limit where the simulator has none
 # What a baseline shares with the run, besides the episodes of the evaluations.
 SHARED = (
-    "steps", "seeds", "evaluations", "simulator", "episode_steps", "keep_going", "precision", "chunk",
+    "steps", "seeds", "evaluations", "episode_steps", "keep_going", "precision", "chunk",
 )  # fmt: skip
 ALWAYS_SPELLED = ("eval_episodes", "candidates", "temperature")  # in the command of a run
 
@@ -68,14 +68,14 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
         config=dataclasses.asdict(config),
         varied=varied,
         seeds=_seeds(given["seeds"]),
-        data=_data(card, known, given.get("data", {})),
+        data=_transforms(card, known, given.get("transforms", {})),
         evaluation=protocol.describe(),
         evaluations=_evaluations(given["evaluations"], config.steps),
         chunk=given.get("chunk", CHUNKS[jax.default_backend() == "cpu"]),
         keep_going=given["keep_going"],
         baselines=_baselines(method.name, given["baselines"]),
         precision=given["precision"],
-        **_environment(task, card, given.get("simulator"), given.get("episode_steps")),
+        **_environment(task, card, given.get("env"), given.get("episode_steps")),
     )
     for name in run.baselines:
         baseline_of(run, name)  # refuse an impossible baseline now, not after hours of training
@@ -95,7 +95,7 @@ def _protocol(card: Task | None, known: Preset, given: Mapping[str, Any]) -> Pro
 _PROTOCOL = {"episodes": "eval_episodes", "seed": "eval_seed"} | {name: name for name in ACTING}
 
 
-def _data(card: Task | None, known: Preset, asked: Mapping[str, str]) -> DataOptions:
+def _transforms(card: Task | None, known: Preset, asked: Mapping[str, str]) -> DataOptions:
     """The transforms of the data: as asked, else the preset's, else the task's."""
     of_task = {"reward": card.reward_transform} if card else {}
     usual = {"observations": "standardize", "reward": "none", **of_task, **_values(known, "data")}
@@ -136,7 +136,7 @@ def _baselines(agent: str, named: Sequence[str]) -> list[str]:
 def baseline_of(run: RunConfig, agent: str) -> RunConfig:
     """The same run with another agent and the preset of that agent."""
     episodes, seed = run.evaluation["episodes"], run.evaluation["seed"]
-    shared = {name: getattr(run, name) for name in SHARED}
+    shared = {name: getattr(run, name) for name in SHARED} | {"env": run.simulator}
     return compose(run.task, agent, eval_episodes=episodes, eval_seed=seed, **shared)
 
 
@@ -193,9 +193,9 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
         "seeds": run.seeds,
         "values": {**changed, **varied},
         **protocol,
-        "data": {k: v for k, v in now["data"].items() if v != before["data"][k]},
+        "transforms": {k: v for k, v in now["data"].items() if v != before["data"][k]},
         "evaluations": run.evaluations,
-        "simulator": run.simulator if own else None,
+        "env": run.simulator if own else None,
         "episode_steps": run.episode_steps if own else None,
         "baselines": run.baselines,
         "precision": run.precision if run.precision != usual.precision else None,
@@ -212,22 +212,22 @@ def command(run: RunConfig) -> str:
 
 
 def _environment(
-    task: str, card: Task | None, simulator: str | None, episode_steps: int | None
+    task: str, card: Task | None, env: str | None, episode_steps: int | None
 ) -> dict[str, Any]:
     """Where the policy is scored: the task's simulator, the one named for a file, or nowhere."""
     if card is None:
         if not Path(task).suffix and not is_stored(task):
             raise unknown("task", task, [*TASKS, *stored_datasets()])
-        if simulator and episode_steps is None:
+        if env and episode_steps is None:
             from bfq.envs.make import registered_limit
 
-            episode_steps = registered_limit(simulator)
+            episode_steps = registered_limit(env)
         steps = episode_steps or USUAL_STEPS
-        return {"simulator": simulator, "episode_steps": steps, "reference": None}
-    if simulator not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
+        return {"simulator": env, "episode_steps": steps, "reference": None}
+    if env not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is scored in {card.simulator} with {card.episode_steps} steps per episode: "
-            "another simulator or episode limit is for your own data."
+            "another environment or episode limit is for your own data."
         )
     return {
         "simulator": card.simulator,

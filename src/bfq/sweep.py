@@ -62,9 +62,7 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
         raise BadInput(f"{folder} holds a run, and its report would be lost: choose another --out.")
     for name, run in runs.items():
         if run.simulator is None:
-            raise BadInput(
-                "there is no simulator to rank the settings in: name one with --simulator."
-            )
+            raise BadInput("there is no environment to rank the settings in: name one with --env.")
         check_same(run, folder / name)
     dataset: Dataset | None = None
     for place, (name, run) in enumerate(runs.items(), 1):

@@ -70,7 +70,8 @@ ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # verbs, argument, s
      "OGBench files: which state earns the reward, the one before or after the action"}),
     ("inspect", "--replay",
      {"action": "store_true", "help": "step stored states in the simulator and compare"}),
-    ("inspect", "--simulator", {"metavar": "ID", "help": "simulator of the replay; default the task's"}),
+    ("inspect", "--env",
+     {"metavar": "ID", "dest": "simulator", "help": "environment of the replay; default the task's"}),
     ("inspect", "--out",
      {"type": Path, "metavar": "DIR", "help": "folder of the page; default runs/data-NAME"}),
     ("reroll", "--robot", {"metavar": "NAME",
@@ -170,7 +171,7 @@ def _inspect(args: argparse.Namespace) -> int:
     card = TASKS.get(args.name)
     simulator = args.simulator or (card.simulator if card else None)
     if args.replay and simulator is None:
-        raise BadInput(f"{args.name} has no simulator of its own: name one with --simulator.")
+        raise BadInput(f"{args.name} has no environment of its own: name one with --env.")
     facts = inspect(dataset)
     replayed = replay(dataset, simulator) if args.replay and simulator else None
     folder = args.out or Path("runs") / f"data-{dataset.name.replace('/', '-')}"
