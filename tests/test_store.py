@@ -16,7 +16,6 @@ from bfq.data import store
 from bfq.data.dataset import (
     CHUNK,
     Dataset,
-    Fingerprint,
     Moments,
     chunks,
     release_pages,
@@ -249,9 +248,7 @@ def test_a_fingerprint_tells_every_change():
         {"actions": columns["actions"].reshape(4, 3)},
         {"masks": columns["masks"].astype(np.float64)},
     ):
-        fingerprint = Fingerprint()
-        fingerprint.add({**columns, **change})
-        words.add(fingerprint.hexdigest())
+        words.add(summarize_columns({**columns, **change}, {}).sha256)
     assert len(words) == 4
 
 

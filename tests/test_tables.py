@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from bfq.cli.main import main
-from bfq.data.arrays import complete_range, from_arrays, from_episodes, infer_range
+from bfq.data.arrays import complete_range, from_arrays, from_episodes
 from bfq.data.checks import mark_ends
 from bfq.data.defects import name_of
 from bfq.data.readers import delimited
@@ -256,7 +256,7 @@ def test_ids_lengths_and_starts_say_the_same():
     ([[-5.0, 2.0], [5.0, 2.0]], [-5, 1], [5, 3]),  # a dimension that never moves
 ])  # fmt: skip
 def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
-    lows, highs, remark = infer_range(np.array(actions))
+    lows, highs, remark = complete_range(np.array(actions))
     np.testing.assert_allclose(lows, low, rtol=1e-6)
     np.testing.assert_allclose(highs, high, rtol=1e-6)
     assert bool(remark) == ((list(low), list(high)) != ([-1], [1]))

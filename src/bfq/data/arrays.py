@@ -140,35 +140,43 @@ def _check_alike(number: int, first: Arrays, part: Arrays) -> None:
             raise refuse("mixed-widths", found)
 
 
-def infer_range(actions: npt.NDArray[Any]) -> tuple[Floats, Floats, str]:
-    """A range that contains all actions, and a sentence about it unless it is ±1.
+def complete_range(
+    actions: npt.NDArray[Any],
+    action_low: npt.ArrayLike | None = None,
+    action_high: npt.ArrayLike | None = None,
+) -> tuple[Floats, Floats, str]:
+    """The range of actions, with missing bounds inferred from the data, and a sentence about these.
 
-    ±1 if the actions fit and use both sides of it. Otherwise the smallest and largest value of each
-    dimension, rounded outward to two digits, and made symmetric if they nearly are.
+    ±1, which needs no sentence, if the actions fit and use both sides of it. Otherwise the smallest and
+    largest value of each dimension, rounded outward to two digits, and made symmetric if they nearly are.
     """
     low, high = actions.min(0).astype(np.float64), actions.max(0).astype(np.float64)
     most = float(np.maximum(-low, high).max())
-    if USED <= most <= 1.0 + 2 * ROUNDING and low.min() < 0.0 < high.max():
-        return np.full(len(low), -1.0, np.float32), np.full(len(low), 1.0, np.float32), ""
-    pairs = [_round_outward(float(a), float(b)) for a, b in zip(low, high, strict=True)]
-    lows, highs = (bound.copy() for bound in np.array(pairs, np.float32).T)
-    return lows, highs, _describe_range(actions, lows, highs, BOUNDS)
-
-
-def complete_range(
-    actions: npt.NDArray[Any], action_low: npt.ArrayLike | None, action_high: npt.ArrayLike | None
-) -> tuple[Floats, Floats, str]:
-    """The range of actions with missing bounds inferred from the data, and a sentence about it."""
-    low, high, sentence = infer_range(actions)
-    if action_low is None and action_high is None:
-        return low, high, sentence
-    missing = "action_low" if action_low is None else "action_high"
-    low, high = check_bounds(
-        low if action_low is None else action_low,
-        high if action_high is None else action_high,
+    usual = USED <= most <= 1.0 + 2 * ROUNDING and low.min() < 0.0 < high.max()
+    pairs = [
+        (-1.0, 1.0) if usual else _round_outward(*pair) for pair in zip(low, high, strict=True)
+    ]
+    lows, highs = np.array(pairs).T
+    missing = [
+        name for name, bound in zip(BOUNDS, (action_low, action_high), strict=True) if bound is None
+    ]
+    lows, highs = check_bounds(
+        lows if action_low is None else action_low,
+        highs if action_high is None else action_high,
         actions.shape[1],
     )
-    return low, high, _describe_range(actions, low, high, [missing])
+    if usual and len(missing) == len(BOUNDS):
+        return lows, highs, ""
+    ranges = [f"{a:g} to {b:g}" for a, b in zip(lows, highs, strict=True)]
+    several = ", ".join(ranges[:MOST]) + ", …" * (len(ranges) > MOST)
+    listed = ranges[0] if len(set(ranges)) == 1 else f"{several} (one range per dimension)"
+    what = "The range of the actions" if len(missing) > 1 else f"The {missing[0]} of the actions"
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
+    sentence = (
+        f"{what} was not given. They reach from {actions.min():.4g} to {actions.max():.4g}, so the range "
+        f"was taken as {listed}. To set it: {flags} of bfq data import (in Python, {' and '.join(missing)})."
+    )
+    return lows, highs, sentence
 
 
 def _round_outward(low: float, high: float) -> tuple[float, float]:
@@ -182,18 +190,3 @@ def _round_outward(low: float, high: float) -> tuple[float, float]:
     slack = ROUNDING * (high - low) / step
     lower, upper = np.floor(low / step + slack) * step, np.ceil(high / step - slack) * step
     return round(lower, digits), round(upper, digits)
-
-
-def _describe_range(
-    actions: npt.NDArray[Any], low: Floats, high: Floats, missing: Sequence[str]
-) -> str:
-    """Which bounds were missing, what the actions reach, and which range is used."""
-    ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
-    several = ", ".join(ranges[:MOST]) + ", …" * (len(ranges) > MOST)
-    listed = ranges[0] if len(set(ranges)) == 1 else f"{several} (one range per dimension)"
-    what = "The range of the actions" if len(missing) > 1 else f"The {missing[0]} of the actions"
-    flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
-    return (
-        f"{what} was not given. They reach from {actions.min():.4g} to {actions.max():.4g}, so the range "
-        f"was taken as {listed}. To set it: {flags} of bfq data import (in Python, {' and '.join(missing)})."
-    )

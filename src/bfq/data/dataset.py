@@ -157,44 +157,33 @@ class DataSummary(SummaryCard):
 
 
 def summarize_columns(columns: Columns, constants: Columns) -> DataSummary:
-    """Summarize columns of equal length; `constants` only enter the fingerprint."""
-    summarizer = Summarizer()
+    """Summarize columns of equal length in one pass; `constants` only enter the fingerprint."""
+    digests = {name: hashlib.sha256() for name in columns}
+    observations, rewards = Moments(), Moments()
+    kept: list[Doubles] = []
     for chunk in chunks(columns):
-        summarizer.add(chunk)
-    return summarizer.result(constants)
-
-
-class Summarizer:
-    """Computes the summary of columns that arrive in pieces."""
-
-    def __init__(self) -> None:
-        self._fingerprint, self._observations, self._rewards = Fingerprint(), Moments(), Moments()
-        self._kept: list[Doubles] = []
-        self._ends: list[Column] = []
-
-    def add(self, columns: Columns) -> None:
-        """Add the next rows."""
-        self._fingerprint.add(columns)
-        self._observations.add(columns["observations"])
-        self._rewards.add(columns["rewards"])
-        self._kept.append(columns["rewards"].astype(np.float64))
-        self._ends.append(columns["episode_ends"])
-
-    def result(self, constants: Columns) -> DataSummary:
-        """The summary of all rows so far."""
-        self._fingerprint.add(constants)
-        rewards, ends = np.concatenate(self._kept), np.concatenate(self._ends)
-        starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
-        return DataSummary(
-            self._fingerprint.hexdigest(),
-            self._observations.mean.tolist(),
-            self._observations.std.tolist(),
-            float(self._rewards.mean),
-            float(self._rewards.std),
-            float(rewards.min()),
-            float(rewards.max()),
-            np.add.reduceat(rewards, starts),
-        )
+        for name, column in chunk.items():
+            digests[name].update(np.ascontiguousarray(column).tobytes())
+        observations.add(chunk["observations"])
+        rewards.add(chunk["rewards"])
+        kept.append(chunk["rewards"].astype(np.float64))
+    digests |= {name: hashlib.sha256(column.tobytes()) for name, column in constants.items()}
+    whole = hashlib.sha256()
+    for name, column in {**columns, **constants}.items():
+        kind = column.dtype.str, column.shape[1:]
+        whole.update(f"{name} {kind} {len(column)} {digests[name].hexdigest()}\n".encode())
+    received = np.concatenate(kept)
+    starts = np.flatnonzero(np.append(True, columns["episode_ends"][:-1]))
+    return DataSummary(
+        whole.hexdigest(),
+        observations.mean.tolist(),
+        observations.std.tolist(),
+        float(rewards.mean),
+        float(rewards.std),
+        float(received.min()),
+        float(received.max()),
+        np.add.reduceat(received, starts),
+    )
 
 
 def chunks(columns: Columns, rows: int = CHUNK) -> Iterator[dict[str, Column]]:
@@ -220,31 +209,6 @@ def release_pages(columns: Columns) -> None:
     for mapped in {id(one): one for one in maps if one}.values():
         if hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
-
-
-class Fingerprint:
-    """SHA-256 over the names, types, shapes and bytes of columns, however they are split."""
-
-    def __init__(self) -> None:
-        self._digests: dict[str, Any] = {}
-        self._kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self._rows: dict[str, int] = {}
-
-    def add(self, columns: Columns) -> None:
-        """Add the next rows of each column."""
-        for name, column in columns.items():
-            content = np.ascontiguousarray(column).tobytes()
-            self._digests.setdefault(name, hashlib.sha256()).update(content)
-            self._kinds[name] = (column.dtype.str, column.shape[1:])
-            self._rows[name] = self._rows.get(name, 0) + len(column)
-
-    def hexdigest(self) -> str:
-        """The same digest for the same numbers."""
-        whole = hashlib.sha256()
-        for name, digest in self._digests.items():
-            line = f"{name} {self._kinds[name]} {self._rows[name]} {digest.hexdigest()}\n"
-            whole.update(line.encode())
-        return whole.hexdigest()
 
 
 class Moments:

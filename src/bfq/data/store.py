@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from bfq.data.dataset import Column, Dataset, DataSummary, Summarizer, SummaryCard
+from bfq.data.dataset import Column, Dataset, DataSummary, SummaryCard
 from bfq.errors import BadInput, Busy
 from bfq.files import locked, write_json, writing
 from bfq.options import Name, Positive
@@ -193,7 +193,6 @@ class Writer:
         self._folder, self._part = folder, folder.with_name(f".{folder.name}.part")
         self._before = folder.with_name(f".{folder.name}.before")
         self._journal = Journal(json.loads(json.dumps(recipe or {})))
-        self._summarizer: Summarizer | None = None
         self._lock, self._replace, self._moved = ExitStack(), replace, False
 
     def __enter__(self) -> "Writer":
@@ -201,7 +200,6 @@ class Writer:
         self._hold()
         with writing(self._part):
             self._continue()
-            self._summarizer = None if self.rows else Summarizer()
             for file in self._part.glob("*.npy"):  # the bytes of an incomplete piece go
                 dtype, shape = self._journal.columns.get(file.name, ("V0", []))
                 row_bytes = int(np.dtype(dtype).itemsize * np.prod(shape))
@@ -288,22 +286,12 @@ class Writer:
         packed = np.concatenate(parts, axis=1)
         columns = {"transitions.npy": packed, "episode_ends.npy": piece.episode_ends}
         columns |= {f"infos-{name}.npy": np.asarray(column) for name, column in piece.infos.items()}
-        if self._summarizer is not None:
-            self._summarizer.add(piece.columns)
         with writing(self._part):
             for name, column in columns.items():
                 self._write(name, np.ascontiguousarray(column))
             journal.pieces[str(label)] = self.pieces(label) + 1
             journal.rows, journal.layout = journal.rows + len(piece), layout
             write_json(self._part / "journal.json", msgspec.to_builtins(journal))
-
-    def _summary(self, layout: SharedLayout) -> DataSummary:
-        """Of all pieces: computed as they came, or from the disk if some were there before."""
-        if self._summarizer is None:
-            return _assemble(self._part, layout, self.rows).summary
-        bounds = {"action_low": layout.action_low, "action_high": layout.action_high}
-        arrays = {name: np.asarray(bound, np.float32) for name, bound in bounds.items()}
-        return self._summarizer.result(arrays)
 
     def _write(self, name: str, column: Column) -> None:
         self._journal.columns.setdefault(name, (column.dtype.str, list(column.shape[1:])))
@@ -327,7 +315,7 @@ class Writer:
             for column, (dtype, shape) in self._journal.columns.items():
                 with (self._part / column).open("r+b") as file:
                     file.write(_header(dtype, (self.rows, *shape)))
-            summary = self._summary(layout)
+            summary = _assemble(self._part, layout, self.rows).summary
             np.save(self._part / "returns.npy", summary.episode_returns)
             values = {key: getattr(summary, key) for key in SummaryCard.__dataclass_fields__}
             card = Card(

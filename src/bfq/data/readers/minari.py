@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.arrays import from_arrays, infer_range
+from bfq.data.arrays import complete_range, from_arrays
 from bfq.data.checks import ROUNDING
 from bfq.data.dataset import Arrays, Dataset, Floats
 from bfq.data.readers.binary import check_claim, open_hdf5, owned, owned_array, read_values
@@ -267,7 +267,7 @@ def _bounds(space: Space, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, li
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"action_space in {METADATA} does not fit the actions: {error}.") from error
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        low, high, sentence = infer_range(actions)
+        low, high, sentence = complete_range(actions)
         return low, high, [sentence] if sentence else []
     slack = ROUNDING * (high - low)
     beyond = int(((actions < low - slack) | (actions > high + slack)).any(1).sum())
