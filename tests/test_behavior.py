@@ -14,13 +14,14 @@ import pytest
 from scipy import integrate
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, ParallelRobots, episode_returns, get_robot, make_robot
+from tools.behavior.saving import save_weights
 from tools.behavior.select import Pack, join, medium, replay
 from tools.behavior.train import Member, Settings, SnapshotLog, arguments, evaluate, recipe, train
 
 from bfq.agents import learning
 from bfq.agents.contract import Batch, Spec
 from bfq.errors import BadInput
-from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
+from bfq.tasks.weights import GaussianPolicy, load_weights
 
 SHIPPED = sorted(Path(str(files("bfq.tasks") / "policies")).glob("*.npz"))
 SMALL = sac.Config(batch_size=8, width=16, depth=1)

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from tests.defect_names import name_of
 
 from bfq.cli.main import main
 from bfq.data.arrays import complete_range, from_arrays, from_episodes
 from bfq.data.checks import mark_ends
-from bfq.data.defects import name_of
 from bfq.data.readers import delimited
 from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput

@@ -6,7 +6,7 @@ python -m tools.data_checks_page docs/data-checks.md
 import sys
 from pathlib import Path
 
-from bfq.data.defects import DEFECTS
+from bfq.data.defects import NOTED, REFUSED
 from bfq.files import write_bytes
 
 INTRODUCTION = """# Checks of your data
@@ -16,17 +16,15 @@ the data is used as it is. Each message ends with a name in brackets, such as `[
 Rows are counted from 0. For CSV files the message also has the line and the column if the defect is in one
 cell. This page is generated from the table in `src/bfq/data/defects.toml`.
 """
-HEADS = {True: "Refused", False: "Noted"}
+TABLES = {"Refused": REFUSED, "Noted": NOTED}
 
 
 def data_checks_page() -> str:
     """The page in Markdown: one table of refused and one of noted defects."""
     tables = []
-    for refused, head in HEADS.items():
+    for head, defects in TABLES.items():
         rows = [
-            f"| `{name}` | {defect.about} | {defect.remedy} |"
-            for name, defect in DEFECTS.items()
-            if defect.refused == refused
+            f"| `{name}` | {defect.about} | {defect.remedy} |" for name, defect in defects.items()
         ]
         tables.append(
             "\n".join([f"## {head}\n", "| name | meaning | remedy |", "|---|---|---|", *rows])

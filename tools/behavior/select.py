@@ -15,8 +15,9 @@ import numpy as np
 
 from bfq.data.dataset import Floats
 from bfq.errors import BadInput
-from bfq.tasks.weights import GaussianPolicy, load_weights, save_weights
+from bfq.tasks.weights import GaussianPolicy, load_weights
 from tools.behavior.robots import ParallelRobots, episode_returns, get_robot
+from tools.behavior.saving import save_weights
 
 REPLAY = 8  # snapshots before medium
 CONTENDERS = (

@@ -20,9 +20,10 @@ import numpy as np
 
 from bfq.agents.contract import Metrics, Spec
 from bfq.data.dataset import Floats
-from bfq.tasks.weights import GaussianPolicy, save_weights
+from bfq.tasks.weights import GaussianPolicy
 from tools.behavior import sac
 from tools.behavior.robots import ROBOTS, Arrays, ParallelRobots, episode_returns, get_robot
+from tools.behavior.saving import save_weights
 
 RECENT = 32  # episodes whose mean return is logged with a snapshot
 

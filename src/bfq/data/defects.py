@@ -4,7 +4,6 @@ A refused defect raises BadInput; a noted one is printed and the data is used as
 with the name of the defect in brackets. `tools/data_checks_page.py` turns this table into a page.
 """
 
-import re
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,36 +21,23 @@ class Defect:
 
     about: str
     remedy: str
-    refused: bool
 
 
-def _read_table() -> dict[str, Defect]:
-    table = tomllib.loads(files("bfq.data").joinpath("defects.toml").read_text("utf-8"))
-    return {
-        name: Defect(about, remedy.format(map=MAP, range=RANGE), kind == "refused")
-        for kind, defects in table.items()
-        for name, (about, remedy) in defects.items()
+_TABLE = tomllib.loads(files("bfq.data").joinpath("defects.toml").read_text("utf-8"))
+REFUSED, NOTED = (
+    {
+        name: Defect(about, remedy.format(map=MAP, range=RANGE))
+        for name, (about, remedy) in _TABLE[kind].items()
     }
-
-
-DEFECTS = _read_table()
+    for kind in ("refused", "noted")
+)
 
 
 def refuse(name: str, finding: str) -> BadInput:
     """Return the exception for a refused defect: what was found, with the row, and the remedy."""
-    if not DEFECTS[name].refused:
-        raise KeyError(name)
-    return BadInput(f"{finding}: {DEFECTS[name].remedy}. [{name}]")
+    return BadInput(f"{finding}: {REFUSED[name].remedy}. [{name}]")
 
 
 def note(name: str, finding: str) -> str:
     """Return the sentence for a noted defect."""
-    if DEFECTS[name].refused:
-        raise KeyError(name)
-    return f"{finding}: {DEFECTS[name].remedy}. [{name}]"
-
-
-def name_of(sentence: str | BadInput) -> str | None:
-    """Return the name of the defect that a sentence is about, if any."""
-    found = re.search(r"\[([a-z0-9-]+)\]$", str(sentence))
-    return found[1] if found and found[1] in DEFECTS else None
+    return f"{finding}: {NOTED[name].remedy}. [{name}]"

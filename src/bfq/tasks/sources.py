@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from bfq.data import store
 from bfq.data.dataset import Dataset
+from bfq.data.readers import reader
 from bfq.envs.make import resolve
 from bfq.errors import BadInput, unknown
 from bfq.tasks.catalog import CHECKERBOARD, GENERATED, PENDULUM, PUBLISHED, TASKS, Task
@@ -115,11 +116,6 @@ def _missing(extra: str) -> bool:
     return extra in PACKAGES and importlib.util.find_spec(PACKAGES[extra]) is None
 
 
-def _read(function: str, *arguments: Any, **settings: Any) -> Any:
-    """Call a function of `bfq.data.readers`, which is imported when it is needed."""
-    return resolve(f"bfq.data.readers.{function}")(*arguments, **settings)
-
-
 def read_any(
     path: Path,
     task: Task | None = None,
@@ -135,16 +131,16 @@ def read_any(
     dataset: Dataset
     if path.is_dir():
         dataset = (
-            store.open_dataset(path) if store.exists(path) else _read("minari:read_minari", path)
+            store.open_dataset(path) if store.exists(path) else reader("minari:read_minari")(path)
         )
     elif not path.exists() and not path.suffix:
-        dataset = _read("minari:read_minari", _read("minari:find_minari", str(path)))
+        dataset = reader("minari:read_minari")(reader("minari:find_minari")(str(path)))
     elif task is not None and task.family == "ogbench":
-        dataset = _read("ogbench:read_ogbench", path, task.like, reward_on)
-    elif path.suffix in HDF5 and not mapping and (task is not None or _read("d4rl:is_d4rl", path)):
-        dataset = _read("d4rl:read_d4rl", path, task.episode_steps if task else None)
+        dataset = reader("ogbench:read_ogbench")(path, task.like, reward_on)
+    elif path.suffix in HDF5 and not mapping and (task is not None or reader("d4rl:is_d4rl")(path)):
+        dataset = reader("d4rl:read_d4rl")(path, task.episode_steps if task else None)
     else:
-        dataset = _read("tables:read_table", path, mapping, **bounds)
+        dataset = reader("tables:read_table")(path, mapping, **bounds)
     return dataset
 
 
@@ -192,7 +188,7 @@ def _check_target(name: str, paths: Sequence[Path], mapping: Mapping[str, str] |
 
 def _check_file_name(path: Path, name: str) -> None:
     """Refuse a D4RL file that is named after another task."""
-    own = _read("d4rl:task_name", path)
+    own = reader("d4rl:task_name")(path)
     if name in TASKS and own != name and own in PUBLISHED:
         raise BadInput(f"{path.name} is named after {own}, not {name}: choose another --as.")
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import numpy as np
 from bfq.data.dataset import Column, Floats
 from bfq.data.readers.binary import hdf5_names, read_hdf5, read_npz
 from bfq.errors import BadInput
-from bfq.files import write_bytes
 
 Layer = tuple[Floats, Floats]  # weight (in × out), bias
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
@@ -86,15 +84,6 @@ class GaussianPolicy:
         shared = {name: value for name, value in self.meta.items() if name != "snapshots"}
         arrays = {name: array[index] for name, array in self.arrays.items()}
         return GaussianPolicy(arrays, {**shared, **self.meta["snapshots"][index]})
-
-
-def save_weights(path: Path, policy: GaussianPolicy) -> None:
-    """Write the arrays in half precision: an error of 0.1 % in a weight is harmless."""
-    half = {name: array.astype(np.float16) for name, array in policy.arrays.items()}
-    content = BytesIO()
-    # NumPy types the keywords of savez as its own options.
-    np.savez_compressed(content, meta=np.array(json.dumps(policy.meta)), **half)  # type: ignore[arg-type]
-    write_bytes(path, content.getvalue())
 
 
 @contextmanager
