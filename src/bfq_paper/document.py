@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import jinja2
 
+from bfq.reports.statistics import number_text
+
 
 class Heading(NamedTuple):
     """A heading below the title."""
@@ -140,8 +142,7 @@ def escape(text: str) -> str:
 
 def number(value: float, unit: str = "") -> str:
     """A number with the _decimals that suit its unit, thousands separators and a true minus."""
-    text = f"{value:,.{_decimals(value, unit)}f}".replace("-", "−")
-    return text if any(c in "123456789" for c in text) else text.removeprefix("−")
+    return number_text(value, _decimals(value, unit))
 
 
 def _decimals(value: float, unit: str = "") -> int:
@@ -157,10 +158,3 @@ def signed(value: float | None, unit: str = "") -> str:
         return "–"
     text = f"{value:+,.{_decimals(max(abs(value), 1.0), unit)}f}".replace("-", "−")
     return text if any(c in "123456789" for c in text) else text.lstrip("+−")
-
-
-def counts(values: Sequence[int], noun: str) -> str:
-    """Counts with their noun: 6 seeds, or 3 to 6 seeds."""
-    low, high = min(values), max(values)
-    both = f"{high:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{both} {noun}{'' if high == 1 else 's'}"

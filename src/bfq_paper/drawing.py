@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from bfq.reports.drawing import (
     COLORS,
-    DPI,
     FONT,
     HAIR,
     INK,
@@ -22,11 +21,12 @@ from bfq.reports.drawing import (
     WIDTH,
     draw_heading,
     literal,
+    panel_figure,
     style_axes,
     wrap_evenly,
 )
-from bfq.reports.statistics import Profile, Scores, Values, performance_profile, summarize
-from bfq_paper.document import counts, number
+from bfq.reports.statistics import Scores, Values, performance_profile, range_text, summarize
+from bfq_paper.document import number
 
 Colors = Mapping[str, Any]
 Means = Mapping[str, Mapping[str, float]]  # by method, then by row
@@ -76,10 +76,8 @@ def draw_bars(
     left, bar, gap, above = 1.75, 0.21, 0.17, 0.64
     legend = Legend({name: colors[name] for name in names}, WIDTH - left - RIGHT)
     group = bar * len(names) + gap
-    tall = above + legend.inches + group * len(panels) + BELOW
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    place = (left / WIDTH, BELOW / tall, legend.wide / WIDTH, group * len(panels) / tall)
-    axes: Any = figure.add_axes(place)
+    figure = panel_figure([group * len(panels)], left, RIGHT, above + legend.inches, BELOW)
+    axes: Any = figure.axes[0]
     style_axes(axes, grid="x")
     for k, (row, bars) in enumerate(panels.items()):
         for name, values in bars.items():
@@ -92,7 +90,7 @@ def draw_bars(
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_xlabel(literal(unit), color=QUIET, fontsize=FONT)
     seeds = [len(values) for bars in panels.values() for values in bars.values()]
-    words = f"{unit}, mean ± standard deviation, dots: {counts(seeds, 'seed')}"
+    words = f"{unit}, mean ± standard deviation, dots: {range_text(seeds, 'seed')}"
     words += "; hollow: the paper" if any(paper.values()) else ""
     lift = legend.inches + 0.04
     draw_heading(axes, title, words, (0.2 - left) / legend.wide, 72 * lift)
@@ -127,10 +125,9 @@ def draw_radar(
     best = {row: max(m[row] for m in everyone if row in m) for row in names}
     side, above, below, edge = 4.3, 1.3, 0.75, 0.3
     legend = Legend({name: colors[name] for name in methods}, WIDTH - 2 * edge)
-    tall, left = above + legend.inches + side + below, (WIDTH - side) / 2
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    place = (left / WIDTH, below / tall, side / WIDTH, side / tall)
-    axes: Any = figure.add_axes(place, projection="polar")
+    left = (WIDTH - side) / 2
+    figure = panel_figure([side], left, left, above + legend.inches, below, projection="polar")
+    axes: Any = figure.axes[0]
     _style_radar(axes, best)
     for k, (name, means) in enumerate(methods.items()):
         look = {"lw": 1.9, "marker": "o", "ms": 4, "mew": 0, "zorder": 30 - k}
@@ -200,29 +197,27 @@ def draw_profiles(methods: Mapping[str, Scores], title: str, unit: str, colors: 
     """The share of runs above each score, a line per method with its band."""
     left, above, high = 0.68, 0.62, 3.1
     legend = Legend({name: colors[name] for name in methods}, WIDTH - left - RIGHT)
-    axes = _panel(left, above + legend.inches, high)
+    figure = panel_figure([high], left, RIGHT, above + legend.inches, BELOW)
+    axes: Any = figure.axes[0]
+    style_axes(axes, grid="both")
     values = np.concatenate([np.ravel(x) for scores in methods.values() for x in scores.values()])
     low, top = min(0.0, values.min()), values.max()
     thresholds = np.linspace(low, top if top > low else low + 1.0, 201)
     for name, scores in methods.items():
-        _draw_profile(axes, performance_profile(scores, thresholds), colors[name])
+        profile = performance_profile(scores, thresholds)
+        axes.plot(thresholds, profile.share, color=colors[name], lw=1.9, zorder=3)
+        if profile.band:
+            axes.fill_between(thresholds, *profile.band, color=colors[name], alpha=0.14, lw=0)
     axes.set(xlim=(thresholds[0], thresholds[-1]), ylim=(0, 1.02))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
     axes.set_yticks(np.linspace(0, 1, 5))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(f"τ, {literal(unit)}", color=QUIET, fontsize=FONT)
     rows = [len(scores) for scores in methods.values()]
-    words = f"share of runs that score above τ, with 95% band, over {counts(rows, 'row')}"
+    words = f"share of runs that score above τ, with 95% band, over {range_text(rows, 'row')}"
     draw_heading(axes, title, words, lift=72 * legend.inches)
     legend.draw(axes)
-    figure: Figure = axes.figure
     return figure
-
-
-def _draw_profile(axes: Any, profile: Profile, color: Any) -> None:
-    if profile.band:
-        axes.fill_between(profile.thresholds, *profile.band, color=color, alpha=0.14, lw=0)
-    axes.plot(profile.thresholds, profile.share, color=color, lw=1.9, zorder=3)
 
 
 class ScoreCurve(NamedTuple):
@@ -237,16 +232,11 @@ def draw_score_curves(
 ) -> Figure:
     """A panel per row: the mean over seeds with a band of one standard deviation."""
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
-    left, above, high, between = 0.68, 0.62, 2.2, 0.75
+    left, high, top = 0.68, 2.2, 0.62
     legend = Legend({name: colors[name] for name in names}, WIDTH - left - RIGHT)
-    tall = above + legend.inches + len(panels) * (high + between)
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    first: Any = None
-    for k, (row, curves) in enumerate(panels.items()):
-        foot = tall - above - legend.inches - k * (high + between) - high - 0.2
-        place = (left / WIDTH, foot / tall, legend.wide / WIDTH, high / tall)
-        axes: Any = figure.add_axes(place)
-        first = first or axes
+    top += legend.inches
+    figure = panel_figure([high] * len(panels), left, RIGHT, above=0.2, below=0.55, top=top)
+    for axes, (row, curves) in zip(figure.axes, panels.items(), strict=True):
         style_axes(axes)
         for name, (steps, seeds) in curves.items():
             mean, std = np.nanmean(seeds, axis=1), np.nanstd(seeds, axis=1)
@@ -254,10 +244,9 @@ def draw_score_curves(
             axes.plot(steps, mean, color=colors[name], lw=1.9, marker="o", ms=3.5)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel(literal(f"{row}: updates"), color=QUIET, fontsize=FONT)
-    draw_heading(
-        first, title, f"{unit}, mean and standard deviation over seeds", lift=72 * legend.inches
-    )
-    legend.draw(first)
+    words = f"{unit}, mean and standard deviation over seeds"
+    draw_heading(figure.axes[0], title, words, lift=72 * legend.inches)
+    legend.draw(figure.axes[0])
     return figure
 
 
@@ -274,7 +263,9 @@ def draw_frequencies(
     """A dot per method, a hollow one for the paper's, a dotted line between the two."""
     left, above, high = 0.68, 0.62, 3.7
     legend = Legend({name: colors[name] for name in methods}, WIDTH - left - RIGHT)
-    axes = _panel(left, above + legend.inches, high)
+    figure = panel_figure([high], left, RIGHT, above + legend.inches, BELOW)
+    axes: Any = figure.axes[0]
+    style_axes(axes, grid="both")
     for name, point in methods.items():
         axes.plot(*point, "o", color=colors[name], ms=8.5, zorder=4)
         if name in paper:
@@ -291,15 +282,4 @@ def draw_frequencies(
     words = "normalized score" + ("; hollow: the paper" if paper else "")
     draw_heading(axes, title, words, lift=72 * legend.inches)
     legend.draw(axes)
-    figure: Figure = axes.figure
     return figure
-
-
-def _panel(left: float, above: float, high: float) -> Any:
-    """The styled axes of a figure with one panel."""
-    tall = above + high + BELOW
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    wide = (WIDTH - left - RIGHT) / WIDTH
-    axes = figure.add_axes((left / WIDTH, BELOW / tall, wide, high / tall))
-    style_axes(axes, grid="both")
-    return axes

@@ -8,10 +8,11 @@ from statistics import fmean
 import numpy as np
 
 from bfq.reports.drawing import as_png
+from bfq.reports.statistics import range_text
 from bfq.reports.sweep_figures import sweep_figure
 from bfq_paper.cells import Cell, Results, results_in
 from bfq_paper.comparisons import complete_rows, mixed_rows, shared_scores
-from bfq_paper.document import Picture, counts
+from bfq_paper.document import Picture
 from bfq_paper.drawing import (
     Colors,
     Point,
@@ -179,7 +180,9 @@ def _times(results: Results) -> list[Picture]:
             for value in _printed(results, [cell]).values():
                 paper.setdefault(method, {})[steps] = value
         title = row.capitalize()
-        unit = f"{cells[0].unit}, mean over {counts([len(cells[0].readings[0].values)], 'robot')}"
+        unit = (
+            f"{cells[0].unit}, mean over {range_text([len(cells[0].readings[0].values)], 'robot')}"
+        )
         png = sweep_figure(panels, title, "steps", unit, paper or None, logarithmic=True)
         caption = "Against the inner steps of a method. Dashed: the paper's, on another device."
         pictures += [Picture(TIMES[row], title, caption, png)] if png else []

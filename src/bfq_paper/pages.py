@@ -16,10 +16,10 @@ from statistics import fmean
 from typing import Any
 
 from bfq import BadInput
-from bfq.reports.statistics import summarize
+from bfq.reports.statistics import range_text, summarize
 from bfq_paper.cells import Cell, Results, read_results, write_file
 from bfq_paper.comparisons import compare_methods, data_label
-from bfq_paper.document import Grid, counts, escape, number
+from bfq_paper.document import Grid, escape, number
 from bfq_paper.experiments import EXPERIMENTS, unknown_name
 from bfq_paper.figures import ORDER, is_png
 from bfq_paper.published import EMPTY
@@ -177,12 +177,12 @@ def _caption(results: Results) -> str:
     if experiment.kind == "speed":
         devices = ", ".join(dict.fromkeys(str(cell.run.get("device")) for cell in cells))
         return f"Mean ± standard deviation over robots on {escape(devices)}{paper}"
-    words = [counts([len(cell.readings[0].values) for cell in cells], "seed")]
+    words = [range_text([len(cell.readings[0].values) for cell in cells], "seed")]
     steps = [cell.run["steps"] for cell in cells if "steps" in cell.run]
-    words += [counts(steps, "update")] if steps else []
+    words += [range_text(steps, "update")] if steps else []
     protocols = [cell.readings[0].record.get("protocol", {}) for cell in cells]
     episodes = [each["episodes"] for each in protocols if "episodes" in each]
-    words += [f"{counts(episodes, 'episode')} per seed"] if episodes else []
+    words += [f"{range_text(episodes, 'episode')} per seed"] if episodes else []
     best = "; bold: best of the task" if experiment.compares_methods else ""
     units = escape(results.units).capitalize()
     return (

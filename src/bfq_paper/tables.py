@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bfq.reports.statistics import Estimate, Summary
+from bfq.reports.statistics import Summary, estimate_text, range_text
 from bfq_paper.cells import Cell, Results
 from bfq_paper.comparisons import (
     compare_methods,
@@ -12,7 +12,7 @@ from bfq_paper.comparisons import (
     mixed_rows,
     successes,
 )
-from bfq_paper.document import Block, Grid, Heading, Listing, Paragraph, counts, number, signed
+from bfq_paper.document import Block, Grid, Heading, Listing, Paragraph, number, signed
 from bfq_paper.published import EMPTY, PaperNumber
 
 SUCCESSES = (
@@ -42,13 +42,6 @@ def spread(summary: Summary, unit: str) -> str:
         return mean
     digits = len(mean.partition(".")[2])
     return f"{mean} ± {summary.std:,.{digits}f}"
-
-
-def estimate(found: Estimate, digits: int = 1) -> str:
-    """A number over rows with its interval."""
-    ends = [f"{end:.{digits}f}".replace("-", "−") for end in found.interval or ()]
-    value = f"{found.value:.{digits}f}".replace("-", "−")
-    return value + (f" [{', '.join(ends)}]" if ends else "")
 
 
 def as_printed(printed: PaperNumber, unit: str) -> str:
@@ -185,8 +178,8 @@ def _shared_rows(results: Results) -> list[Block]:
     ]
     rows = []
     for each in found.methods:
-        better = estimate(each.improvement, 2) if each.improvement else EMPTY
-        cells = [estimate(each.mean), estimate(each.interquartile_mean), better]
+        better = estimate_text(each.improvement, 2) if each.improvement else EMPTY
+        cells = [estimate_text(each.mean), estimate_text(each.interquartile_mean), better]
         rows.append([results.experiment.named(each.column), *cells[: len(head) - 1]])
     words = SHARED.format(", ".join(found.rows))
     words += IMPROVEMENT.format(found.foremost) if found.foremost else ""
@@ -202,7 +195,7 @@ def _best_others(results: Results) -> list[Block]:
         [r.row, number(r.ours), f"{number(r.theirs)} {r.column}", signed(r.ours - r.theirs)]
         for r in found.rows
     ]
-    rows += [["mean", EMPTY, EMPTY, estimate(found.difference)]] if len(rows) > 1 else []
+    rows += [["mean", EMPTY, EMPTY, estimate_text(found.difference)]] if len(rows) > 1 else []
     return [
         Heading("BFQ and the best other method of each row"),
         Grid(["", "bfq", "the best other", "difference"], rows),
@@ -247,6 +240,8 @@ def _runs(results: Results) -> list[Block]:
 
 
 def _data(data: dict[str, Any]) -> str:
-    size = counts([data["transitions"]], "transition") if "transitions" in data else "no data set"
+    size = (
+        range_text([data["transitions"]], "transition") if "transitions" in data else "no data set"
+    )
     source = data.get("source") or EMPTY
     return f"{data['name']}: {source}; {size}; SHA-256 {data.get('sha256') or EMPTY}"

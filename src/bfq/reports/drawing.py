@@ -45,6 +45,31 @@ def group_color(run: Run, group: Group, colors: dict[str, Any]) -> Any:
     return mpl.colormaps["viridis"](np.linspace(0.0, 0.75, len(groups))[groups.index(group)])
 
 
+def panel_figure(
+    heights: Sequence[float],
+    left: float,
+    right: float,
+    above: float,
+    below: float,
+    top: float = 0.0,
+    between: float = 0.0,
+    columns: int = 1,
+    wide: float = WIDTH,
+    **kind: Any,
+) -> Figure:
+    """A figure with a panel for each height, in rows; all sizes are in inches."""
+    rows = heights[::columns]
+    tall = top + sum(rows) + len(rows) * (above + below)
+    side = (wide - left - right - between * (columns - 1)) / columns
+    figure = Figure(figsize=(wide, tall), dpi=DPI, facecolor="white")
+    for k, height in enumerate(heights):
+        row, column = divmod(k, columns)
+        foot = tall - top - sum(rows[: row + 1]) - row * (above + below) - above
+        start = left + column * (side + between)
+        figure.add_axes((start / wide, foot / tall, side / wide, height / tall), **kind)
+    return figure
+
+
 def draw_heading(axes: Any, title: str, words: str, left: float = 0.0, lift: float = 0.0) -> None:
     """A bold title over quiet words; `left` is in widths of the axes, `lift` in points."""
     lines = (

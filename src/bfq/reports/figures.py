@@ -15,6 +15,7 @@ from bfq.reports.tables import ScoreRow, ScoreTable, distinguishing_folder, stan
 
 # Sizes are in inches.
 ABOVE, BELOW, TALL = 0.59, 0.55, 3.06  # of a panel of curves
+LEFT, RIGHT, CROWDED_RIGHT = 0.629, 1.961, 2.664  # beside it; labels of crowded panels are longer
 CROWD = 6  # curves in a panel from which on they are thin and have no bands
 COLUMNS, MULTIPLE = 3, 1.7  # small multiples per row, and the height of one
 MARGIN = 0.08  # above and below all lines of a panel, relative to their range
@@ -103,23 +104,12 @@ def learning_curves(*runs: Run) -> bytes | None:
     panels = curve_panels(runs)
     if not panels:
         return None
-    sizes = [(panel.height, 0.085, 0.64 if panel.crowded else 0.735) for panel in panels]
-    figure = _stack(sizes, ABOVE, BELOW)
+    right = CROWDED_RIGHT if any(panel.crowded for panel in panels) else RIGHT
+    heights = [panel.height for panel in panels]
+    figure = drawing.panel_figure(heights, LEFT, right, ABOVE, BELOW)
     for axes, panel in zip(figure.axes, panels, strict=True):
         draw_curve_panel(axes, panel)
     return drawing.as_png(figure)
-
-
-def _stack(sizes: Sequence[tuple[float, float, float]], above: float, below: float) -> Figure:
-    """Axes below each other: their heights in inches, and where they begin and end horizontally."""
-    tall = sum(height + above + below for height, *_ in sizes)
-    figure = Figure(figsize=(drawing.WIDTH, tall), dpi=drawing.DPI, facecolor="white")
-    top = tall
-    for height, left, right in sizes:
-        foot = top - above - height
-        figure.add_axes((left, foot / tall, right - left, height / tall))
-        top = foot - below
-    return figure
 
 
 def curve_caption(*runs: Run) -> str:
@@ -278,8 +268,9 @@ def score_figure(runs: Sequence[Run]) -> bytes | None:
     if not tables:
         return None
     colors, names = drawing.agent_colors(runs), method_names(tables)
-    sizes = [(SCORE_LINE * len(table.methods), SCORES_LEFT, SCORES_RIGHT) for table in tables]
-    figure = _stack(sizes, SCORES_ABOVE, SCORES_BELOW)
+    heights = [SCORE_LINE * len(table.methods) for table in tables]
+    left, right = SCORES_LEFT * drawing.WIDTH, (1 - SCORES_RIGHT) * drawing.WIDTH
+    figure = drawing.panel_figure(heights, left, right, SCORES_ABOVE, SCORES_BELOW)
     for axes, table in zip(figure.axes, tables, strict=True):
         _draw_scores(axes, table, colors, names)
     return drawing.as_png(figure)

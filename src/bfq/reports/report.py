@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,9 @@ def comparison(runs: Sequence[Run]) -> list[tables.ScoreRow]:
 def as_record(row: tables.ScoreRow) -> dict[str, Any]:
     """A row as plain data for JSON."""
     names = ("task", "kind", "agent", "name", "overrides", "updates", "seeds")
-    summaries = {"return": row.returns, "normalized": row.normalized}
-    return {
-        **{name: getattr(row, name) for name in names},
-        **{name: _summary_record(summary) for name, summary in summaries.items()},
-        "train_seconds": row.seconds,
-    }
+    plain = {name: getattr(row, name) for name in names}
+    scores = {unit: _summary_record(summary) for unit, summary in row.scores}
+    return {**plain, **scores, "train_seconds": row.seconds}
 
 
 def _summary_record(summary: statistics.Summary | None) -> dict[str, Any] | None:
@@ -126,16 +124,16 @@ def data_page(facts: Mapping[str, Any], replay: Mapping[str, Any] | None) -> str
 
 def headline_rows(table: tables.ScoreTable) -> list[tuple[tables.ScoreRow, str]]:
     """The best setting of the agent, its baselines and the data, each with a note."""
-    agent = sorted((row for row in table.rows if row.kind == "agent"), key=_rank, reverse=True)
-    best = agent[0]
+
+    def rank(row: tables.ScoreRow) -> float:
+        summary = row.normalized or row.returns
+        return summary.mean if summary else -inf
+
+    agent = [row for row in table.rows if row.kind == "agent"]
+    best = max(agent, key=rank)
     note = f"best of {len(agent)} settings, chosen by this score: {best.overrides}"
     rest = [(row, row.overrides) for row in reversed(table.rows) if row.kind != "agent"]
     return [(best, note if agent[1:] else ""), *rest]
-
-
-def _rank(row: tables.ScoreRow) -> float:
-    summary = row.normalized or row.returns
-    return float("-inf") if summary is None else summary.mean
 
 
 def describe_successes(run: Run) -> Iterator[str]:

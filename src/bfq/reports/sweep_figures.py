@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from bfq.reports import drawing
 from bfq.reports.statistics import Values, range_text, summarize
@@ -15,39 +15,6 @@ from bfq.reports.statistics import Values, range_text, summarize
 Sweep = Mapping[float, Values]  # the seeds at each value
 DASHES = (0, (4, 2.5))
 WIDE = 20.0  # ratio of the largest value to the smallest from which on the scale is logarithmic
-
-
-class PanelGrid(NamedTuple):
-    """Sizes of panels in a grid, in inches."""
-
-    wide: float
-    left: float
-    right: float
-    between: float
-    top: float
-    above: float
-    tall: float
-    below: float
-    columns: int
-
-    @property
-    def side(self) -> float:
-        """The width of a panel."""
-        free = self.wide - self.left - self.right - self.between * (self.columns - 1)
-        return free / self.columns
-
-    def figure(self, panels: int) -> Figure:
-        """A figure with axes for this many panels."""
-        row = self.above + self.tall + self.below
-        height = self.top + math.ceil(panels / self.columns) * row
-        figure = Figure(figsize=(self.wide, height), dpi=drawing.DPI, facecolor="white")
-        for k in range(panels):
-            left = self.left + (self.side + self.between) * (k % self.columns)
-            foot = height - self.top - row * (k // self.columns) - self.above - self.tall
-            figure.add_axes(
-                (left / self.wide, foot / height, self.side / self.wide, self.tall / height)
-            )
-        return figure
 
 
 def sweep_figure(panels: Mapping[str, Sweep], *details: Any, **options: Any) -> bytes | None:
@@ -68,15 +35,14 @@ def draw_sweeps(
 
     Dashed: the paper's means. Panels share their scale if it is `logarithmic` or if they are `level`.
     """
-    layout = PanelGrid(
-        drawing.WIDTH, left=0.55, right=0.2, between=0.45, top=0.64, above=0.1, tall=2.3, below=0.6,
-        columns=2 if len(panels) == 4 else min(3, len(panels)),
-    )  # fmt: skip
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     letter, line = 0.08, 0.17  # inches of a bold letter, and of a line of a name
-    names = [drawing.wrap_evenly(task, int(layout.side / letter), 2) for task in panels]
-    lines = 2 if any("\n" in name for name in names) else 1
-    layout = layout._replace(above=layout.above + line * lines)
-    figure = layout.figure(len(panels))
+    names = [drawing.wrap_evenly(task, int((7.1 / columns - 0.45) / letter), 2) for task in panels]
+    above = 0.1 + line * (2 if any("\n" in name for name in names) else 1)
+    figure = drawing.panel_figure(
+        [2.3] * len(panels), left=0.55, right=0.2, between=0.45, top=0.64, above=above, below=0.6,
+        columns=columns,
+    )  # fmt: skip
     for axes, (task, sweep), name in zip(figure.axes, panels.items(), names, strict=True):
         _draw_sweep(axes, sweep, (paper or {}).get(task, {}))
         axes.set_xlabel(drawing.literal(symbol), color=drawing.QUIET, fontsize=drawing.FONT)
@@ -90,7 +56,7 @@ def draw_sweeps(
     seeds = [len(x) for sweep in panels.values() for x in sweep.values()]
     several = f"mean, band: standard deviation, dots: {range_text(seeds, 'seed')}"
     words = f"{unit}, {several if max(seeds) > 1 else 'one seed'}{'; dashed: the paper' if paper else ''}"
-    drawing.draw_heading(figure.axes[0], title, words, lift=72 * layout.above)
+    drawing.draw_heading(figure.axes[0], title, words, lift=72 * above)
     return figure
 
 
@@ -195,12 +161,8 @@ class GrowthPanel(NamedTuple):
     """All agents along one axis."""
 
     axis: str
+    values: list[float]  # at which there are measurements
     lines: tuple[GrowthLine, ...]
-
-    @property
-    def values(self) -> list[float]:
-        """Where there are measurements."""
-        return sorted({value for line in self.lines for value in line.x})
 
 
 def growth_figure(rows: Sequence[Row]) -> bytes | None:
@@ -210,15 +172,14 @@ def growth_figure(rows: Sequence[Row]) -> bytes | None:
         return None
     agents = list(dict.fromkeys(line.agent for panel in panels for line in panel.lines))
     colors = {agent: drawing.COLORS[k % len(drawing.COLORS)] for k, agent in enumerate(agents)}
-    columns, line = min(3, len(panels)), 0.2
-    layout = PanelGrid(
-        drawing.WIDTH if columns > 1 else 5.0, left=0.62, right=0.12, between=0.34,
-        top=0.82 + line * math.ceil(len(agents) / NAMES), above=0.34, tall=2.0, below=0.5,
-        columns=columns,
+    columns, line, left = min(3, len(panels)), 0.2, 0.62
+    figure = drawing.panel_figure(
+        [2.0] * len(panels), left, right=0.12, between=0.34, above=0.34, below=0.5,
+        top=0.82 + line * math.ceil(len(agents) / NAMES), columns=columns,
+        wide=drawing.WIDTH if columns > 1 else 5.0,
     )  # fmt: skip
-    figure = layout.figure(len(panels))
     words = (str(rows[0]["device"]), "time of an update, median and range; dashed: slope 1")
-    _draw_legend(figure, layout.left, (*words, fixed_text(panels)), colors)
+    _draw_legend(figure, left, (*words, fixed_text(panels)), colors)
     limits = scale_limits(panels)
     for k, (axes, panel) in enumerate(zip(figure.axes, panels, strict=True)):
         _draw_growth(axes, panel, colors, limits, numbered=k % columns == 0)
@@ -246,7 +207,8 @@ def growth_panels(rows: Sequence[Row]) -> list[GrowthPanel]:
                 same = next((fixed for fixed in grown.values() if fixed in several), longest[agent])
                 lines.append(GrowthLine(agent, (), (several[same][None],)))
         if grown:
-            found.append(GrowthPanel(axis, tuple(lines)))
+            values = sorted({value for line in lines for value in line.x})
+            found.append(GrowthPanel(axis, values, tuple(lines)))
     return found
 
 
@@ -342,7 +304,4 @@ def count_text(count: float) -> str:
 
 def time_text(microseconds: float) -> str:
     """A time in a suitable unit: 200 µs, 5 ms, 1 s."""
-    for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if microseconds >= 0.999 * size:
-            return f"{microseconds / size:g} {unit}"
-    return f"{microseconds:g} µs"
+    return EngFormatter("s")(microseconds / 1e6)
