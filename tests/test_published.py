@@ -4,7 +4,6 @@ import pytest
 
 from bfq.agents.registry import agent_names
 from bfq.tasks.catalog import PAPER as TASKS
-from bfq.tasks.catalog import get_task
 from bfq_paper.published import PAPER, Note, PaperNumber, read_tables
 
 SCORES = ("main", "full", "ogbench")  # the tables of scores by task and agent
@@ -201,17 +200,6 @@ def test_columns_of_scores_are_agents_here():
     assert {row.rpartition("-")[0] for row in PAPER["efficiency"].rows} == {"bfq", "fql", "dql"}
     for name in ("d4rl_settings", "ogbench_settings"):
         assert {column.split()[0] for column in PAPER[name].columns} <= set(agent_names()), name
-
-
-def test_units_are_those_of_the_tasks():
-    for name in SCORES:
-        found = PAPER[name]
-        for row in found.rows:
-            in_per_cent = found.unit_of(row, "bfq") == "success rate (%)"
-            assert in_per_cent == (get_task(row).family == "ogbench"), row
-    assert PAPER["ogbench"].unit_of("Average (Adroit)", "bfq") == "normalized score"
-    assert PAPER["efficiency"].unit_of("bfq-1", "frequency") == "Hz"
-    assert PAPER["efficiency"].unit_of("bfq-1", "training time") == "hours"
 
 
 @pytest.mark.parametrize("name", PAPER)

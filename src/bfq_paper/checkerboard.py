@@ -3,7 +3,6 @@
 All methods share the network, the data and the budget. Seeds are trained together, one compiled call per epoch.
 """
 
-import io
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +11,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from bfq import versions
 from bfq.agents.learning import Learner, Step, descend, learner, learning_rate
 from bfq.flow.maps import Velocity
 from bfq.nets.velocity import RawTimeVelocity
 from bfq.progress import reporting
-from bfq.reports.drawing import INK, QUIET
+from bfq.reports.drawing import INK, QUIET, as_png, panel_figure
 from bfq.training.compilation import enable_compilation_cache
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Loss, Settings
 
@@ -35,7 +32,7 @@ DIRECTIONS = 256
 ARCHITECTURE = "raw_time"  # the paper's 3 × 64 MLP on the point and its times
 COLORS = {"truth": "#111111", "generated": "#0072B2"}
 FRAME = "#D5DADF"
-PANEL = 2.0  # inches
+PANEL, BETWEEN = 1.88, 0.12  # inches
 MOST = 8  # panels in a row
 
 Progress = Callable[[int, Mapping[str, float]], None]
@@ -261,27 +258,15 @@ def draw_clouds(clouds: Clouds, record: Mapping[str, Any], note: str = "") -> by
             title = f"{METHODS[name].title}, {k} step{'s' if k > 1 else ''}"
             distance = record[name][str(k)]["seeds"][0]["energy_distance"]
             panels.append((title, f"energy distance {distance:.4f}", np.asarray(points[0])))
-    rows = math.ceil(len(panels) / MOST)
-    columns = math.ceil(len(panels) / rows)
+    columns = math.ceil(len(panels) / math.ceil(len(panels) / MOST))
     half = 1.35 * float(np.abs(truth).max())
-    with mpl.rc_context({"font.family": "sans-serif", "font.size": 10.0, "text.color": INK}):
-        figure = Figure(figsize=(PANEL * columns, rows * (PANEL + 0.52)))
-        figure.subplots_adjust(
-            left=0.008,
-            right=0.992,
-            bottom=0.03 / rows,
-            top=1 - 0.21 / rows,
-            wspace=0.06,
-            hspace=0.316,
-        )
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for k, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
-            _draw_panel(axis, *panel, half, COLORS["generated" if k else "truth"])
-        for axis in axes[len(panels) :]:
-            axis.remove()
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=180, facecolor="white")
-    return buffer.getvalue()
+    figure = panel_figure(
+        [PANEL] * len(panels), left=0.06, right=0.06, between=BETWEEN, above=0.47, below=0.05,
+        columns=columns, wide=(PANEL + BETWEEN) * columns,
+    )  # fmt: skip
+    for k, (axis, panel) in enumerate(zip(figure.axes, panels, strict=True)):
+        _draw_panel(axis, *panel, half, COLORS["generated" if k else "truth"])
+    return as_png(figure)
 
 
 def _draw_panel(

@@ -35,9 +35,6 @@ class Note(NamedTuple):
 class PaperTable:
     """A table of the paper."""
 
-    name: str
-    unit: str
-    units: dict[str, str]  # rows and columns with another unit
     cells: dict[Place, PaperNumber]
     averages: dict[Place, PaperNumber]  # as printed
     groups: dict[str, tuple[str, ...]]  # the rows of each average
@@ -57,10 +54,6 @@ class PaperTable:
         """The number printed in a cell or as an average."""
         return self.cells.get((row, column)) or self.averages.get((row, column))
 
-    def unit_of(self, row: str, column: str) -> str:
-        """The unit of a cell."""
-        return self.units.get(row) or self.units.get(column) or self.unit
-
     def notes_on(self, row: str, column: str) -> list[Note]:
         """The notes about a cell, including those about the whole table."""
         return [note for note in self.notes if not note.cells or (row, column) in note.cells]
@@ -75,17 +68,14 @@ def read_tables(text: str) -> dict[str, PaperTable]:
     described = tomllib.loads(text)
     notes = described.pop("notes")
     return {
-        name: _table(name, entry, [note for note in notes if name in note["tables"]])
+        name: _table(entry["table"], [note for note in notes if name in note["tables"]])
         for name, entry in described.items()
     }
 
 
-def _table(name: str, entry: dict[str, Any], notes: list[dict[str, Any]]) -> PaperTable:
-    printed, groups = _read(entry["table"])
+def _table(text: str, notes: list[dict[str, Any]]) -> PaperTable:
+    printed, groups = _read(text)
     return PaperTable(
-        name=name,
-        unit=entry["unit"],
-        units=entry.get("units", {}),
         cells={cell: number for cell, number in printed.items() if cell[0] not in groups},
         averages={cell: number for cell, number in printed.items() if cell[0] in groups},
         groups=groups,

@@ -33,26 +33,17 @@ class ReplayEnvironment:
         Adroit's states include the position of a door or the target of a pen, OGBench's scene its buttons.
         """
         bare = self.environment.unwrapped
-        try:
+        with _explained(f"{self.simulator} cannot be set to the state of row {row}"):
             if hasattr(bare, "set_env_state"):
                 bare.set_env_state(_state(columns, bare.get_env_state(), row))
             else:
                 bare.set_state(**_state(columns, signature(bare.set_state).parameters, row))
-        except Exception as error:  # a simulator may raise anything
-            reason = str(error) or "it has another number of joints"
-            raise BadInput(
-                f"{self.simulator} cannot be set to the state of row {row}: {reason}."
-            ) from error
 
     def step(self, action: npt.NDArray[Any]) -> tuple[Doubles, float]:
         """Return the next observation and the reward."""
-        try:
+        with _explained(f"{self.simulator} cannot take an action of this data"):
             observation, reward, *_ = self.environment.step(action)
             return _finite(observation), float(_finite(reward)[0])
-        except Exception as error:  # a simulator may raise anything
-            raise BadInput(
-                f"{self.simulator} cannot take an action of this data: {error}."
-            ) from error
 
 
 @contextlib.contextmanager
@@ -64,14 +55,21 @@ def open_replay(simulator: str) -> Iterator[ReplayEnvironment]:
             raise BadInput(
                 f"{simulator} cannot be set to a state: only MuJoCo simulators can replay data."
             )
-        try:
+        with _explained(f"{simulator} cannot start an episode"):
             environment.reset(seed=0)
-        except Exception as error:  # a simulator may raise anything
-            raise BadInput(f"{simulator} cannot start an episode: {error}.") from error
         with _collected_warnings() as warnings:
             yield ReplayEnvironment(simulator, environment, warnings)
     finally:
         environment.close()
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn anything that a simulator raises into a sentence; MuJoCo's mismatches have no words."""
+    try:
+        yield
+    except Exception as error:
+        raise BadInput(f"{what}: {str(error) or 'it has another number of joints'}.") from error
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -64,9 +65,7 @@ def population_act(
     return act
 
 
-_PROGRAMS: dict[tuple[Any, Acting], Any] = {}
-
-
+@cache
 def _compiled_act(act: Any, acting: Acting) -> Any:
     """The agent's act for all members, compiled once per way of acting."""
 
@@ -74,9 +73,7 @@ def _compiled_act(act: Any, acting: Acting) -> Any:
         # Updates fold in 0, 1, 2, …; acting counts down from the top of the range.
         return act(state, observations, jax.random.fold_in(key, 2**31 - 1 - time), config, acting)
 
-    if (act, acting) not in _PROGRAMS:
-        _PROGRAMS[act, acting] = jax.jit(jax.vmap(member, in_axes=(0, 0, 0, 0, None)))
-    return _PROGRAMS[act, acting]
+    return jax.jit(jax.vmap(member, in_axes=(0, 0, 0, 0, None)))
 
 
 class EpisodeResults(NamedTuple):

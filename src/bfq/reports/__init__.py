@@ -88,9 +88,8 @@ class Run(RunRecord):
 
 def read_finished(folder: Path) -> Run:
     """Read the finished run in a folder, with its baselines."""
-    _require_finished(folder, folder)
     inside = sorted(path for path in folder.glob("baselines/*") if path.is_dir())
-    for path in inside:
+    for path in (folder, *inside):
         _require_finished(path, folder)
     return _read(folder, tuple(_read(path, ()) for path in inside))
 

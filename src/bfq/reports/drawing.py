@@ -1,10 +1,9 @@
 """The look of all figures: colors, headings, axes, labels at the ends of lines, PNG bytes."""
 
 import io
-import re
 import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,18 +197,8 @@ def spread_labels(
 
 def wrap_evenly(name: str, line: int, lines: int) -> str:
     """A name on as few lines as possible, of similar length, broken at blanks and after hyphens."""
-    pieces = re.findall(r"\s*[^\s-]*-|\s*[^\s-]+", name)
-    cut = [piece if len(piece) <= line else f"{piece[: line - 1]}…" for piece in pieces]
-    needed = len(_filled(cut, line))
-    best = next(found for width in range(line + 1) if len(found := _filled(cut, width)) <= needed)
-    return literal("\n".join(best[:lines]) + (" …" if needed > lines else ""))
-
-
-def _filled(pieces: Iterable[str], width: int) -> list[str]:
-    """Lines of whole pieces, none wider than `width` unless a single piece is."""
-    lines = [""]
-    for piece in pieces:
-        if lines[-1] and len(lines[-1] + piece) > width:
-            lines.append("")
-        lines[-1] = (lines[-1] + piece).lstrip()
-    return lines
+    fewest = len(textwrap.wrap(name, line))
+    widths = range(1, line + 1)  # words are broken only if nothing else fits
+    tried = (textwrap.wrap(name, width, break_long_words=width == line) for width in widths)
+    best = next(t for t in tried if len(t) <= fewest and all(len(one) <= line for one in t))
+    return literal("\n".join(best[:lines]) + (" …" if fewest > lines else ""))

@@ -113,7 +113,7 @@ def report_page(runs: Sequence[Run]) -> str:
         curves_png=figures.learning_curves(*runs) if several and together else None,
         curves_caption=figures.curve_caption(*runs),
         aggregates=methods,
-        pooling=tables.describe_pooling(any(each.estimate.interval for each in methods)),
+        pooling=tables.describe_pooling(methods),
     )
 
 

@@ -117,11 +117,6 @@ class ScoreTable:
         return CAPTION if any(row.returns for row in self.methods) else ""
 
     @property
-    def normalized(self) -> bool:
-        """Whether any row has a normalized score."""
-        return any(row.normalized for row in self.rows)
-
-    @property
     def updates_differ(self) -> bool:
         """Whether the numbers of updates differ."""
         return len({run.steps for run in self.runs}) > 1
@@ -204,8 +199,9 @@ def aggregates(runs: Sequence[Run]) -> list[Aggregate]:
     return sorted(found, key=lambda each: each.estimate.value, reverse=True)
 
 
-def describe_pooling(banded: bool) -> str:
+def describe_pooling(methods: Sequence[Aggregate]) -> str:
     """Caption of aggregates, with or without intervals."""
+    banded = any(each.estimate.interval for each in methods)
     interval = ", with a 95% stratified bootstrap interval" if banded else ""
     return f"Interquartile mean of the scores of all seeds{interval}."
 
@@ -257,7 +253,9 @@ def _cells(table: ScoreTable, detailed: bool = False) -> tuple[list[str], list[l
         return lambda row: text(row.score(unit), unit)
 
     columns: list[tuple[str, Callable[[ScoreRow], str]]] = [("", lambda row: row.full_name)]
-    for unit in ("return", "normalized") if table.normalized else ("return",):
+    for unit in ("return", "normalized"):
+        if unit == "normalized" and not any(row.normalized for row in table.rows):
+            continue
         columns.append((unit, score(statistics.mean_text, unit)))
         if detailed:
             columns.append(("95% interval", score(statistics.interval_text, unit)))
@@ -277,13 +275,14 @@ def markdown_comparison(runs: Sequence[Run]) -> str:
     parts = [_markdown(table) for table in standings(runs)]
     methods = aggregates(runs)
     if methods:
-        texts = [(each.name, statistics.estimate_text(each.estimate)) for each in methods]
-        cells = [map(escape_markdown, pair) for pair in texts]
-        rows = [(*pair, str(each.tasks)) for pair, each in zip(cells, methods, strict=True)]
+        rows = [
+            (*map(escape_markdown, (name, statistics.estimate_text(estimate))), str(tasks))
+            for name, tasks, estimate in methods
+        ]
         banded = any(each.estimate.interval for each in methods)
         head = ("", "normalized [95% interval]" if banded else "normalized", "tasks")
         lines = markdown_table(head, rows)
-        parts.append("\n".join(["## Over tasks", "", *lines, "", describe_pooling(banded), ""]))
+        parts.append("\n".join(["## Over tasks", "", *lines, "", describe_pooling(methods), ""]))
     return "\n".join(parts)
 
 
