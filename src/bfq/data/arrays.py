@@ -14,7 +14,7 @@ from bfq.errors import unknown
 from bfq.options import Name
 from bfq.records import check_value
 
-EPISODE_PARTS = (*NEEDED, "terminated", "terminals")
+EPISODE_PARTS = (*NEEDED, "terminated", "terminals", "infos")
 BOUNDS = ("action_low", "action_high")
 USED = 0.1  # of ±1: data that stays closer to 0 than this has another range
 EVEN = 0.8  # bounds with sizes that differ by less than this factor are taken as equal
@@ -82,8 +82,8 @@ def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
     return array
 
 
-def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: Any) -> Dataset:
-    """Build a dataset from episodes with observations, actions, rewards and `terminated`.
+def from_episodes(episodes: Sequence[Mapping[str, Any]], **settings: Any) -> Dataset:
+    """Build a dataset from episodes with observations, actions, rewards, `terminated` and `infos`.
 
     An episode of T actions has T observations, or T + 1 with the one after its last action. `terminals`, one
     flag per row, can replace `terminated`. `settings` are those of `from_arrays`, such as action_low.
@@ -94,10 +94,18 @@ def from_episodes(episodes: Sequence[Mapping[str, npt.ArrayLike]], **settings: A
     for number, part in enumerate(parts):
         _check_alike(number, parts[0], part)
     columns: Any = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return from_arrays(**columns, **settings)
+    infos: list[Any] = [episode.get("infos", {}) for episode in episodes]
+    extra = {
+        name: np.concatenate(
+            [one[name][: len(part["rewards"])] for one, part in zip(infos, parts, strict=True)]
+        )
+        for name in infos[0]
+        if all(name in one for one in infos)
+    }
+    return from_arrays(**columns, infos=extra, **settings)
 
 
-def _part(title: str, episode: Mapping[str, npt.ArrayLike]) -> Arrays:
+def _part(title: str, episode: Mapping[str, Any]) -> Arrays:
     """One row per step: observations, actions, rewards, flags, and next observations if logged."""
     for name in episode:
         if name not in EPISODE_PARTS:

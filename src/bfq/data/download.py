@@ -79,11 +79,7 @@ def fetch(
         raise BadInput(f"{remote.file!r} cannot name a file.")
     if target.exists():
         return _check_present(remote, target, say)
-    if is_offline():
-        raise BadInput(
-            f"{remote.file} is not on this machine and downloads are disabled: put it at {target}"
-            f" (it is published at {remote.mirrors[0]}), or unset {OFFLINE}."
-        )
+    check_online(remote.file, f"put it at {target} (it is published at {remote.mirrors[0]})")
     make_folder(target.parent)
     with writing(target), FileLock(target.with_name(f".{target.name}.lock")):
         if target.exists():  # another process was faster
@@ -92,9 +88,12 @@ def fetch(
         return _try_mirrors(transfer, say, retries)
 
 
-def is_offline() -> bool:
-    """Whether downloads are disabled by $BFQ_OFFLINE."""
-    return os.environ.get(OFFLINE, "") not in ("", "0")
+def check_online(missing: str, remedy: str) -> None:
+    """Refuse a download if $BFQ_OFFLINE forbids it."""
+    if os.environ.get(OFFLINE, "") not in ("", "0"):
+        raise BadInput(
+            f"{missing} is not on this machine and downloads are disabled: {remedy}, or unset {OFFLINE}."
+        )
 
 
 def _check_present(remote: Remote, target: Path, say: Say) -> Path:

@@ -45,17 +45,28 @@ SLACK = 1e-3  # of the action range: values closer to a bound count as at the bo
 def inspect(dataset: Dataset) -> dict[str, Any]:
     """All facts about a dataset, ready for JSON; no array is loaded as a whole."""
     seen = column_statistics("observations", dataset.observations)
+    *whole, _ = dataset.columns.values()  # without episode_ends
+    arrays = (*dataset.columns.values(), *dataset.infos.values())
     facts = {
         "name": dataset.name,
         "source": dataset.source,
         "sha256": dataset.sha256,
         "notes": list(dataset.notes),
-        "counts": _counts(dataset),
+        "counts": {
+            "transitions": len(dataset),
+            "episodes": len(dataset.last_rows),
+            "observation_dim": dataset.observation_dim,
+            "action_dim": dataset.action_dim,
+            "bytes": sum(int(array.nbytes) for array in arrays),
+        },
         "episodes": episodes(dataset),
         "rewards": rewards(dataset.rewards),
         "observations": seen.as_lists(),
         "actions": actions(dataset),
-        "duplicates": duplicates(dataset),
+        "duplicates": {
+            "transitions": count_repeats(whole),
+            "observations": count_repeats([dataset.observations]),
+        },
         "coverage": coverage(dataset.observations, seen),
         "consistency": compare_next_observations(dataset),
     }
@@ -147,13 +158,6 @@ def actions(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def duplicates(dataset: Dataset) -> dict[str, int]:
-    """Rows that are exact copies of earlier ones: whole transitions, and observations alone."""
-    *whole, _ = dataset.columns.values()  # without episode_ends
-    alone = count_repeats([dataset.observations])
-    return {"transitions": count_repeats(whole), "observations": alone}
-
-
 def compare_next_observations(dataset: Dataset) -> dict[str, Any]:
     """How often, inside episodes, the next observation of a row is the observation of the next row."""
     compared, equal, worst = 0, 0, 0.0
@@ -233,17 +237,6 @@ def few_values(values: npt.NDArray[Any]) -> list[tuple[float, float]] | None:
         for value, count in zip(found.tolist(), many.tolist(), strict=True):
             counts[value] = counts.get(value, 0) + count
     return [(value, counts[value] / len(values)) for value in sorted(counts)]
-
-
-def _counts(dataset: Dataset) -> dict[str, int]:
-    arrays = (*dataset.columns.values(), *dataset.infos.values())
-    return {
-        "transitions": len(dataset),
-        "episodes": len(dataset.last_rows),
-        "observation_dim": dataset.observation_dim,
-        "action_dim": dataset.action_dim,
-        "bytes": sum(int(array.nbytes) for array in arrays),
-    }
 
 
 def _range(of: dict[str, float]) -> str:

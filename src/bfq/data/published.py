@@ -12,15 +12,14 @@ from urllib.parse import quote
 from msgspec import Meta
 
 from bfq.data.download import (
-    OFFLINE,
     Progress,
     Refused,
     Remote,
     Say,
     Sha256,
+    check_online,
     fetch,
     import_pooch,
-    is_offline,
     open_session,
     reason,
 )
@@ -92,11 +91,8 @@ def fetch_minari(
     home = folder.joinpath(*dataset_id.split("/"))
     if _is_complete(dataset_id, home / "data"):
         return home
-    if is_offline():
-        raise BadInput(
-            f"the Minari dataset {dataset_id} is not on this machine and downloads are disabled: put its"
-            f" files, metadata.json and main_data.hdf5, into {home / 'data'}, or unset {OFFLINE}."
-        )
+    files = "put its files, metadata.json and main_data.hdf5, into"
+    check_online(f"the Minari dataset {dataset_id}", f"{files} {home / 'data'}")
     for path, remote in _list_files(dataset_id, hub):
         fetch(remote, home / path, progress=progress, say=say)
     return home
@@ -104,11 +100,9 @@ def fetch_minari(
 
 def _is_complete(dataset_id: str, data: Path) -> bool:
     """Whether all files are here and unchanged; metadata.json comes last, so it stands for all."""
-    if not (data / "metadata.json").exists():
-        return False
     ledgers = sorted(data.rglob("*.ledger.json"))
     files = [ledger.with_name(ledger.name.removesuffix(".ledger.json")) for ledger in ledgers]
-    if not all(file.exists() for file in files):
+    if not all(file.exists() for file in (data / "metadata.json", *files)):
         return False
     for file in files:
         fetch(Remote(dataset_id, file.name, ()), file.parent)

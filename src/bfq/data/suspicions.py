@@ -159,16 +159,14 @@ def _constant(log: Logged) -> Iterator[str]:
     for name, values in (("observations", log.observations), ("actions", log.actions)):
         constant = np.flatnonzero(values.min(0) == values.max(0))
         if len(constant):
-            found = f"Constant {name} columns ({_ranges(constant)}), which carry no information"
+            runs = np.split(constant, np.flatnonzero(np.diff(constant) > 1) + 1)
+            listed = ", ".join(
+                f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
+            )
+            found = f"Constant {name} columns ({listed}), which carry no information"
             yield note(f"constant-{name}", found)
     if (log.rewards == log.rewards[0]).all():
         yield note("constant-rewards", f"All rewards are {log.rewards[0]:g}")
-
-
-def _ranges(numbers: npt.NDArray[np.intp]) -> str:
-    """0, 2, 5 to 9."""
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def _counters(log: Logged) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Dataset, Floats
+from bfq.data.readers import check_exists
 from bfq.envs.robots import GYMNASIUM, MAX_STEPS, OLD_MASSES, ROBOTS, Robots
 from bfq.errors import BadInput, unknown
 from bfq.tasks.recipes import DataRecipe, RecipePart, block_data
@@ -156,8 +157,17 @@ def reroll_recipe(
     """The recipe for policies in D4RL's files or weight files; a million transitions each."""
     if name is None and len(paths) > 1:
         raise BadInput("several policies give a dataset without a name: add --as NAME.")
-    policies = {path.name: _policy(path) for path in paths}
-    robot = robot or _robot(paths[0])
+    for path in paths:
+        check_exists(path)
+    policies = {
+        path.name: load_weights(path) if path.suffix == ".npz" else read_stored_policy(path)
+        for path in paths
+    }
+    file = paths[0].name
+    robot = robot or next((known for known in ROBOTS if file.lower().startswith(known)), None)
+    if robot is None:
+        robots = ", ".join(ROBOTS)
+        raise BadInput(f"the name of {file} does not begin with a robot: add --robot {robots}.")
     if robot not in ROBOTS:
         raise unknown("robot", robot, ROBOTS)
     for file, policy in policies.items():
@@ -173,21 +183,6 @@ def reroll_recipe(
         f"re-rolled in {simulator} from the policy in {', '.join(policies)}, sampled; not the data of that file",
         {"policies": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}},
         old_masses,
-    )
-
-
-def _policy(path: Path) -> GaussianPolicy:
-    if not path.is_file():
-        raise BadInput(f"there is no file {path}.")
-    return load_weights(path) if path.suffix == ".npz" else read_stored_policy(path)
-
-
-def _robot(path: Path) -> str:
-    for robot in ROBOTS:
-        if path.name.lower().startswith(robot):
-            return robot
-    raise BadInput(
-        f"the name of {path.name} does not begin with a robot: add --robot {', '.join(ROBOTS)}."
     )
 
 

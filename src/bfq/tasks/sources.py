@@ -91,8 +91,10 @@ def availability(task: str) -> str:
     if task in (PENDULUM, CHECKERBOARD):
         return "generated in seconds"
     if task in GENERATED:
-        extras = [extra for extra in ("mujoco", *TASKS[task].extra.split()) if _missing(extra)]
-        return f"can be generated with bfq-rl[{extras[0]}]" if extras else "can be generated"
+        for extra in ("mujoco", *TASKS[task].extra.split()):
+            if extra in PACKAGES and importlib.util.find_spec(PACKAGES[extra]) is None:
+                return f"can be generated with bfq-rl[{extra}]"
+        return "can be generated"
     return "needs a file"
 
 
@@ -110,10 +112,6 @@ def similar_data(task: str) -> str:
     more = [name for name in twins if name in GENERATED and not is_stored(name)]
     listed = [*here, *(f"{name}, which `bfq data make {name}` generates" for name in more)]
     return f"Similar, but not the same data: {'; '.join(listed)}." if listed else ""
-
-
-def _missing(extra: str) -> bool:
-    return extra in PACKAGES and importlib.util.find_spec(PACKAGES[extra]) is None
 
 
 def read_any(

@@ -30,6 +30,10 @@ _SQUASHES: dict[str, Callable[[Floats], Floats]] = {"tanh": np.tanh, "none": lam
 STORED = "metadata/policy/"  # where D4RL's files have their policy
 STORED_FACTS = ("algorithm", "iteration")
 STORED_SQUASHES = {"tanh_gaussian": "tanh", "gaussian": "none", "deterministic": "none"}
+STORED_CHOICES: dict[str, Mapping[str, Any]] = {
+    "nonlinearity": _ACTIVATIONS,
+    "output_distribution": STORED_SQUASHES,
+}
 LOG_STD = (-20.0, 2.0)  # the range of log σ
 
 
@@ -101,32 +105,27 @@ def load_weights(path: Path) -> GaussianPolicy:
     """Read a policy or a pack and check that it can act; nothing in the file is executed."""
     with _refused(f"{path} is not a weight file of a policy"):
         found = read_npz(path)
-        meta = _meta(found.pop("meta"))
-        arrays = {name: _numbers(name, array) for name, array in found.items()}
-        for policy in _policies(arrays, meta):
-            _check(policy)
-    return GaussianPolicy(arrays, meta)
+        meta = json.loads(str(found.pop("meta")))
+        if not isinstance(meta, dict):
+            raise ValueError("its meta is not a JSON object")
+        if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
+            raise ValueError("it does not name its activation (relu, tanh) and squash (tanh, none)")
+        policy = GaussianPolicy({name: _numbers(name, found[name]) for name in found}, meta)
+        for one in _policies(policy):
+            _check(one.arrays)
+    return policy
 
 
-def _meta(text: Column) -> dict[str, Any]:
-    meta = json.loads(str(text))
-    if not isinstance(meta, dict):
-        raise ValueError("its meta is not a JSON object")
-    if meta.get("activation") not in _ACTIVATIONS or meta.get("squash") not in _SQUASHES:
-        raise ValueError("it does not name its activation (relu, tanh) and squash (tanh, none)")
-    return meta
-
-
-def _policies(arrays: Mapping[str, Floats], meta: Mapping[str, Any]) -> list[Mapping[str, Floats]]:
-    """The arrays of the policy, or of each policy in a pack."""
-    if "snapshots" not in meta:
-        return [arrays]
-    facts = meta["snapshots"]
+def _policies(policy: GaussianPolicy) -> list[GaussianPolicy]:
+    """The policy, or those in a pack."""
+    if "snapshots" not in policy.meta:
+        return [policy]
+    facts = policy.meta["snapshots"]
     if not facts or not isinstance(facts, list):
         raise ValueError("its list of snapshots is empty")
-    if any(array.shape[:1] != (len(facts),) for array in arrays.values()):
+    if any(array.shape[:1] != (len(facts),) for array in policy.arrays.values()):
         raise ValueError("its arrays do not match its list of snapshots")
-    return [{name: array[k] for name, array in arrays.items()} for k in range(len(facts))]
+    return [policy.snapshot(k) for k in range(len(facts))]
 
 
 def _check(arrays: Mapping[str, Floats]) -> None:
@@ -183,8 +182,10 @@ def read_stored_policy(path: Path) -> GaussianPolicy:
     facts = {f"metadata/{fact}": fact for fact in STORED_FACTS}
     arrays = read_hdf5(path, [*names, *facts, "infos/action_log_std"])
     with _refused(f"the policy stored in {path.name} cannot be read"):
-        activation = _stored_choice(arrays, "nonlinearity", _ACTIVATIONS)
-        output = _stored_choice(arrays, "output_distribution", STORED_SQUASHES)
+        activation, output = (str(arrays[STORED + name]) for name in STORED_CHOICES)
+        for (name, known), value in zip(STORED_CHOICES.items(), (activation, output), strict=True):
+            if value not in known:
+                raise ValueError(f"its {name} is {value!r}, and only {', '.join(known)} are known")
         weights = _stored_weights(arrays, output == "deterministic")
         _check(weights)
         _replace_repeated_mean(weights, arrays)
@@ -196,13 +197,6 @@ def read_stored_policy(path: Path) -> GaussianPolicy:
     known = {fact: arrays[name] for name, fact in facts.items() if name in arrays}
     meta |= {fact: value.item() for fact, value in known.items() if value.ndim == 0}
     return GaussianPolicy(weights, meta)
-
-
-def _stored_choice(arrays: Mapping[str, Column], name: str, known: Mapping[str, Any]) -> str:
-    value = str(arrays[STORED + name])
-    if value not in known:
-        raise ValueError(f"its {name} is {value!r}, and only {', '.join(known)} are known")
-    return value
 
 
 def _stored_weights(arrays: Mapping[str, Column], deterministic: bool) -> dict[str, Floats]:

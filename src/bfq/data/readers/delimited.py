@@ -25,6 +25,7 @@ from bfq.data.readers import parsing
 from bfq.errors import BadInput, counted
 
 SEPARATORS = ",;\t"
+COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -54,7 +55,12 @@ def read_csv(path: Path, names: Sequence[str]) -> Arrays:
     columns = _by_pyarrow(path, head, places) if has_pyarrow() else None
     if columns is None:
         columns = _by_numpy(path, head, places)
-    _check_finite(path, head, places, columns)
+    columns = [column.astype(np.str_) if column.dtype == object else column for column in columns]
+    bad = [~np.isfinite(column) for column in columns if column.dtype.kind == "f"]
+    count = int(np.count_nonzero(np.any(bad, axis=0)))
+    # NaN and infinite numbers are refused here, where their line and column are known.
+    if count and (found := _first_defect(path, head, places, f"{counted(count, 'row')} in all, ")):
+        raise found
     return dict(zip(names, columns, strict=True))
 
 
@@ -88,11 +94,7 @@ def _kind(cell: str) -> str:
     """The kind of a cell; empty cells and decimal commas were meant to be numbers."""
     if cell.lower() in BOOLEANS:
         return "bool"
-    return "number" if is_number(cell) or not cell or _has_comma(cell) else "text"
-
-
-def _has_comma(cell: str) -> bool:
-    return re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell) is not None
+    return "number" if is_number(cell) or not cell or COMMA.fullmatch(cell) else "text"
 
 
 def _by_pyarrow(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]] | None:
@@ -117,31 +119,22 @@ def _by_pyarrow(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArr
         )
     except (pa.ArrowException, OSError, ValueError):
         return None
-    columns = [table[labels[place]].to_numpy() for place in places]
-    return [column.astype(np.str_) if column.dtype == object else column for column in columns]
+    return [table[labels[place]].to_numpy() for place in places]
 
 
 def _by_numpy(path: Path, head: Head, places: Sequence[int]) -> list[npt.NDArray[Any]]:
-    found: dict[int, npt.NDArray[Any]] = {}
-    for dtype in (np.float64, np.str_):
-        group = [place for place in places if (head.kinds[place] == "text") == (dtype is np.str_)]
-        if group:
-            table = _load(path, head, group, dtype)
-            found |= {place: np.ascontiguousarray(table[:, k]) for k, place in enumerate(group)}
-    return [found[place] for place in places]
-
-
-def _load(path: Path, head: Head, places: Sequence[int], dtype: type) -> npt.NDArray[Any]:
+    kinds = [(str(place), object if head.kinds[place] == "text" else float) for place in places]
     bools: Any = {place: _boolean for place in places if head.kinds[place] == "bool"}
     try:
         with _opened(path) as file:
             file.readline()
-            return np.loadtxt(
-                _whole(file, head), dtype, comments=None, delimiter=head.separator, usecols=places, ndmin=2,
+            table = np.loadtxt(
+                _whole(file, head), kinds, comments=None, delimiter=head.separator, usecols=places, ndmin=1,
                 converters=bools or None, quotechar='"',
             )  # fmt: skip
     except BadInput as error:
         raise (_first_defect(path, head, places) or error) from error.__cause__
+    return [table[name].copy() for name, _ in kinds]
 
 
 def _whole(lines: IO[str], head: Head) -> Iterator[str]:
@@ -156,16 +149,6 @@ def _whole(lines: IO[str], head: Head) -> Iterator[str]:
 def _boolean(cell: str) -> float:
     word = cell.strip().strip('"').lower()
     return BOOLEANS[word] if word in BOOLEANS else float(cell)
-
-
-def _check_finite(
-    path: Path, head: Head, places: Sequence[int], columns: Sequence[npt.NDArray[Any]]
-) -> None:
-    """Refuse NaN and infinite numbers here, where their line and column are known."""
-    bad = [~np.isfinite(column) for column in columns if column.dtype.kind == "f"]
-    count = int(np.count_nonzero(np.any(bad, axis=0)))
-    if count and (found := _first_defect(path, head, places, f"{counted(count, 'row')} in all, ")):
-        raise found
 
 
 def _first_defect(
@@ -198,6 +181,6 @@ def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | Non
         return refuse("nan", f"{where} holds NaN for {name}")
     if is_number(cell):
         return refuse("infinite", f"{where} holds an infinite value for {name}")
-    if _has_comma(cell):
+    if COMMA.fullmatch(cell):
         return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")
     return refuse("text", f"{where} holds {cell[:30]!r} for {name}, not a number")

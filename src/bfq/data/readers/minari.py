@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.arrays import complete_range, from_arrays
+from bfq.data.arrays import complete_range, from_episodes
 from bfq.data.checks import ROUNDING
 from bfq.data.dataset import Arrays, Dataset, Floats
 from bfq.data.readers.binary import check_claim, open_hdf5, owned, owned_array, read_values
@@ -86,16 +86,12 @@ def read_minari(
         numbers = _episode_numbers(file, episodes)
         stored = owned(file, f"episode_{numbers[0]}/observations")
         leaves = _stored_parts(stored) if seen is None else _leaves(seen)
-        rows = _rows(file, numbers, _choose_parts(dict(leaves), observation_keys))
-    low, high, notes = _bounds(acted, rows["actions"])
-    dataset = from_arrays(
-        rows["observations"],
-        np.clip(rows["actions"], low, high),
-        rows["rewards"],
-        rows["terminals"],
-        rows["timeouts"],
-        rows["next_observations"],
-        infos={key: rows[key] for key in STATE if key in rows},
+        rows = _read_episodes(file, numbers, _choose_parts(dict(leaves), observation_keys))
+    low, high, notes = _bounds(acted, np.concatenate([one["actions"] for one in rows]))
+    for one in rows:
+        one["actions"] = np.clip(one["actions"], low, high)
+    dataset = from_episodes(
+        rows,
         action_low=low,
         action_high=high,
         name=name or known,
@@ -200,31 +196,32 @@ def _choose_parts(parts: dict[str, Space], keys: Sequence[str] | None) -> list[s
     return [f"observations{name}" for name in names]
 
 
-def _rows(file: h5py.File, numbers: Sequence[int], parts: Sequence[str]) -> Arrays:
-    pieces, claimed = [], 0
+def _read_episodes(
+    file: h5py.File, numbers: Sequence[int], parts: Sequence[str]
+) -> list[dict[str, Any]]:
+    episodes, claimed = [], 0
     for number in numbers:
-        arrays = _stored_arrays(file, f"episode_{number}", parts)
-        claimed += sum(array.nbytes for array in arrays.values())
+        group = owned(file, f"episode_{number}")
+        arrays = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
+        for key, array in arrays.items():
+            if array is None:
+                raise ValueError(f"episode_{number} has no {key}")
+        places = {key: f"infos/{key}" for key in STATE}
+        states = {
+            key: owned_array(group, place)
+            for key, place in places.items()
+            if isinstance(owned(group, place), h5py.Dataset)
+        }
+        claimed += sum(array.nbytes for array in (*arrays.values(), *states.values()))
         check_claim(file, claimed)
         values = {key: read_values(array) for key, array in arrays.items()}
-        pieces.append(_transitions(values, parts, number))
-    shared = set.intersection(*(set(piece) for piece in pieces))
-    return {key: np.concatenate([piece[key] for piece in pieces]) for key in shared}
+        infos = {key: read_values(array) for key, array in states.items()}
+        episodes.append(_episode(values, infos, parts, number))
+    return episodes
 
 
-def _stored_arrays(file: h5py.File, episode: str, parts: Sequence[str]) -> dict[str, h5py.Dataset]:
-    group = owned(file, episode)
-    needed = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
-    for key, array in needed.items():
-        if array is None:
-            raise ValueError(f"{episode} has no {key}")
-    places = {key: f"infos/{key}" for key in STATE}
-    states = [key for key in STATE if isinstance(owned(group, places[key]), h5py.Dataset)]
-    return needed | {key: owned_array(group, places[key]) for key in states}
-
-
-def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
-    """The steps of one episode, each with the observation after it."""
+def _episode(arrays: Arrays, infos: Arrays, parts: Sequence[str], number: int) -> dict[str, Any]:
+    """The arrays of an episode as `from_episodes` takes them."""
     steps = arrays["rewards"].size
     if steps == 0:
         raise ValueError(f"episode_{number} has no step")
@@ -237,23 +234,16 @@ def _transitions(arrays: Arrays, parts: Sequence[str], number: int) -> Arrays:
     with np.errstate(over="ignore"):  # infinite values are refused later, with their row
         flat = [arrays[part].reshape(steps + 1, -1) for part in parts]
         observations = np.concatenate(flat, axis=1, dtype=np.float32, casting="same_kind")
-    terminals, timeouts = (arrays[key].astype(bool) for key in ("terminations", "truncations"))
-    timeouts[-1:] = True
-    states = [  # those with one row per observation
-        key
-        for key in STATE
-        if key in arrays
-        and arrays[key].shape[:1] == (steps + 1,)
-        and arrays[key].dtype.kind in "fiub"
-    ]
     return {
-        "observations": observations[:-1],
-        "next_observations": observations[1:],
+        "observations": observations,
         "actions": arrays["actions"].reshape(steps, -1),
         "rewards": arrays["rewards"],
-        "terminals": terminals,
-        "timeouts": timeouts & ~terminals,
-        **{key: arrays[key][:-1] for key in states},
+        "terminals": arrays["terminations"],
+        "infos": {
+            key: array
+            for key, array in infos.items()
+            if array.shape[:1] == (steps + 1,) and array.dtype.kind in "fiub"
+        },
     }
 
 
