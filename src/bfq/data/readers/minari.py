@@ -207,7 +207,7 @@ def _read_episodes(
             if array is None:
                 raise ValueError(f"episode_{number} has no {key}")
         places = {key: f"infos/{key}" for key in STATE}
-        states = {
+        states: dict[str, Any] = {
             key: owned_array(group, place)
             for key, place in places.items()
             if isinstance(owned(group, place), h5py.Dataset)
