@@ -11,18 +11,8 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from bfq.data.download import (
-    Progress,
-    Refused,
-    Remote,
-    Say,
-    Sha256,
-    check_online,
-    fetch,
-    import_pooch,
-    open_session,
-    reason,
-)
+from bfq.data import download
+from bfq.data.download import Progress, Refused, Remote, Say, Sha256, fetch
 from bfq.errors import BadInput, unknown
 from bfq.records import decode
 
@@ -92,7 +82,7 @@ def fetch_minari(
     if _is_complete(dataset_id, home / "data"):
         return home
     files = "put its files, metadata.json and main_data.hdf5, into"
-    check_online(f"the Minari dataset {dataset_id}", f"{files} {home / 'data'}")
+    download.check_online(f"the Minari dataset {dataset_id}", f"{files} {home / 'data'}")
     for path, remote in _list_files(dataset_id, hub):
         fetch(remote, home / path, progress=progress, say=say)
     return home
@@ -141,7 +131,7 @@ def _read_listing(dataset_id: str, url: str, hub: str) -> list[HubEntry]:
             body, following = _get_page(str(following), hub)
         except (Refused, OSError) as error:
             raise BadInput(
-                f"the files of {dataset_id} could not be listed: {url}: {reason(error)}. Check the name, try"
+                f"the files of {dataset_id} could not be listed: {url}: {download.reason(error)}. Check the name, try"
                 f" again later, or get the folder another way: bfq data import FOLDER --as {dataset_id}"
             ) from error
         entries += decode(body, list[HubEntry], f"the listing of {dataset_id} at {url}")
@@ -152,11 +142,11 @@ def _read_listing(dataset_id: str, url: str, hub: str) -> list[HubEntry]:
 
 def _get_page(url: str, hub: str) -> tuple[bytes, str | None]:
     """A page of the listing, and the address of the next one."""
-    import_pooch()  # brings requests along
+    download.import_pooch()  # brings requests along
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
 
-    session = open_session(hub.startswith("http:"))
+    session = download.open_session(hub.startswith("http:"))
     again = Retry(3, backoff_factor=1, status_forcelist=(429, 502, 503))
     session.mount(hub, HTTPAdapter(max_retries=again))
     with session.get(url, timeout=20.0, stream=True) as response:

@@ -157,9 +157,8 @@ def import_files(
     notes: dict[str, None] = {}
     with store.Writer(folder, replace=replace) as writer:
         for path in paths:
-            _check_file_name(path, name)
             piece = read_any(path, task, mapping, **settings)
-            _check_sizes(piece, task)
+            _check_piece(path, piece, name)
             notes.update(dict.fromkeys(piece.notes))
             writer.append(piece)
         source = f"{len(paths)} files, {paths[0].name} to {paths[-1].name}"
@@ -184,19 +183,17 @@ def _check_target(name: str, paths: Sequence[Path], mapping: Mapping[str, str] |
         )
 
 
-def _check_file_name(path: Path, name: str) -> None:
-    """Refuse a D4RL file that is named after another task."""
-    own = reader("d4rl:task_name")(path)
-    if name in TASKS and own != name and own in PUBLISHED:
+def _check_piece(path: Path, piece: Dataset, name: str) -> None:
+    """Refuse a file of another task under the name of a published one."""
+    task, own = TASKS.get(name), reader("d4rl:task_name")(path)
+    if task is None:
+        return
+    if own != name and own in PUBLISHED:
         raise BadInput(f"{path.name} is named after {own}, not {name}: choose another --as.")
-
-
-def _check_sizes(piece: Dataset, task: Task | None) -> None:
-    """Refuse data with the wrong number of observations or actions for a published task."""
     sizes = (piece.observation_dim, piece.action_dim)
-    if task is not None and task.sizes not in (None, sizes):
+    if task.sizes is not None and task.sizes != sizes:
         raise BadInput(
-            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but {task.name} has "
+            f"{piece.name} has {sizes[0]} observations and {sizes[1]} actions, but {name} has "
             f"{task.sizes[0]} and {task.sizes[1]}: choose another --as."
         )
 
