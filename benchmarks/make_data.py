@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bfq.data import store
-from bfq.envs.robots import GYMNASIUM, MAX_STEPS
+from bfq.envs.robots import MAX_STEPS
 from bfq.envs.worker_pool import cores
 from bfq.files import write_json
 from bfq.run import versions
@@ -29,10 +29,10 @@ from bfq.tasks.recipes import generate_dataset, recipe_for
 
 RAW = """
 import sys, time, mujoco, numpy as np
-from bfq.envs.robots import GYMNASIUM, Robots
-robot, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+from bfq.envs.robots import Robots
+simulator, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 actions = np.load(folder + "/actions.npy").astype(np.float64)
-robots = Robots(GYMNASIUM[robot], np.load(folder + "/seeds.npy").tolist())
+robots = Robots(simulator, np.load(folder + "/seeds.npy").tolist())
 step, model, skip = mujoco.mj_step, robots.model, robots.robot.frame_skip
 count, time_step, end = 0, 0, time.monotonic() + seconds
 while time.monotonic() < end and time_step < actions.shape[1]:
@@ -54,7 +54,7 @@ def raw_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
         np.save(f"{folder}/actions.npy", log.actions.reshape(block.episodes, MAX_STEPS, -1))
         seeds = np.random.default_rng([0, 0]).integers(0, 2**31 - 1, block.episodes)
         np.save(f"{folder}/seeds.npy", seeds)
-        return on_all_cores([sys.executable, "-c", RAW, block.robot, str(seconds), folder])
+        return on_all_cores([sys.executable, "-c", RAW, block.simulator, str(seconds), folder])
 
 
 GYM = """
@@ -74,7 +74,7 @@ print(count / seconds)
 
 def gymnasium_speed(block: LocomotionBlock, seconds: float = 5.0) -> float:
     """Steps a second of Gymnasium's own loop on all cores, a robot standing still: the least it can take."""
-    return on_all_cores([sys.executable, "-c", GYM, GYMNASIUM[block.robot], str(seconds)])
+    return on_all_cores([sys.executable, "-c", GYM, block.simulator, str(seconds)])
 
 
 def on_all_cores(command: list[str]) -> float:

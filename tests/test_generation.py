@@ -49,7 +49,7 @@ def _home(monkeypatch, tmp_path):
 
 
 def test_a_block_has_whole_episodes_and_depends_on_seed_and_index_alone():
-    generate = LocomotionBlock("hopper", UniformPolicy(3), episodes=3)
+    generate = LocomotionBlock("Hopper-v4", UniformPolicy(3), episodes=3)
     block = generate(0, 0)
     ends = np.flatnonzero(block.episode_ends)
     assert len(ends) == 3

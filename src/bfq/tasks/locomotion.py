@@ -47,25 +47,19 @@ class UniformPolicy:
 Policy = GaussianPolicy | UniformPolicy
 
 
-def simulator_of(robot: str, old_masses: bool) -> str:
-    """Return the id of a robot's simulator."""
-    return (OLD_MASSES if old_masses else GYMNASIUM)[robot]
-
-
 @dataclass(frozen=True)
 class LocomotionBlock:
     """Whole episodes of a policy with sampled actions: a function of (seed, index)."""
 
-    robot: str
+    simulator: str
     policy: Policy
     episodes: int
-    old_masses: bool = False
 
     def __call__(self, seed: int, index: int) -> Dataset:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
         seeds = rng.integers(0, 2**31 - 1, self.episodes).tolist()
-        robots = Robots(simulator_of(self.robot, self.old_masses), seeds, threads=1)
+        robots = Robots(self.simulator, seeds, threads=1)
         rows: list[tuple[npt.NDArray[np.generic], ...]] = []
         observations = robots.reset()
         while robots.running.any():
@@ -89,43 +83,26 @@ def locomotion_recipe(name: str, size: int | None = None, seed: int = 0) -> Data
     key = name.removeprefix("local/")
     robot, _, level = key.partition("-")
     level = "medium-replay" if level == "mini" else level
-    policies = behavior_policies(robot, level)
-    return rollout_recipe(
-        name,
-        robot,
-        policies,
-        SIZES.get(key, MILLION) if size is None else size,
-        seed,
-        f"rolled out locally from bfq's {level} policies of {GYMNASIUM[robot]}, sampled; not D4RL's data",
-        {"policies": list(policies)},
+    policies, simulator = behavior_policies(robot, level), GYMNASIUM[robot]
+    source = (
+        f"rolled out locally from bfq's {level} policies of {simulator}, sampled; not D4RL's data"
     )
+    about = {"policies": list(policies)}
+    size = SIZES.get(key, MILLION) if size is None else size
+    return DataRecipe(name, source, _parts(simulator, policies, size), seed, simulator, about)
 
 
-def rollout_recipe(
-    name: str,
-    robot: str,
-    policies: Mapping[str, Policy],
-    size: int,
-    seed: int,
-    source: str,
-    about: Mapping[str, object],
-    old_masses: bool = False,
-) -> DataRecipe:
+def _parts(simulator: str, policies: Mapping[str, Policy], size: int) -> tuple[RecipePart, ...]:
     """Episodes of several policies in sequence, each with an equal share of the transitions."""
-    shares = np.diff(np.linspace(0, size, len(policies) + 1).astype(int)).tolist()
     parts = []
+    shares = np.diff(np.linspace(0, size, len(policies) + 1).astype(int)).tolist()
     for policy, share in zip(policies.values(), shares, strict=True):
-        episodes = _block_episodes(share)
-        block = LocomotionBlock(robot, policy, episodes, old_masses)
+        # Episodes in a block depend on the size alone, since data must not depend on cores.
+        whole = -(-share // MAX_STEPS)
+        episodes = min(MOST_EPISODES, max(-(-whole // BLOCKS), min(LEAST_EPISODES, whole)))
+        block = LocomotionBlock(simulator, policy, episodes)
         parts.append(RecipePart(block, share, episodes * MAX_STEPS))
-    simulator = simulator_of(robot, old_masses)
-    return DataRecipe(name, source, tuple(parts), seed, simulator, about)
-
-
-def _block_episodes(size: int) -> int:
-    """Episodes in a block; depends on the size alone, since data must not depend on cores."""
-    episodes = -(-size // MAX_STEPS)
-    return min(MOST_EPISODES, max(-(-episodes // BLOCKS), min(LEAST_EPISODES, episodes)))
+    return tuple(parts)
 
 
 def behavior_policies(robot: str, level: str) -> Mapping[str, Policy]:
@@ -172,17 +149,16 @@ def reroll_recipe(
         raise unknown("robot", robot, ROBOTS)
     for file, policy in policies.items():
         _check_policy(file, policy, robot)
-    simulator = simulator_of(robot, old_masses)
+    simulator = (OLD_MASSES if old_masses else GYMNASIUM)[robot]
     stem = paths[0].stem.replace("_", "-").removesuffix("-v2")
-    return rollout_recipe(
+    listed = ", ".join(policies)
+    return DataRecipe(
         name or f"{REROLLED}{stem}{OLD if old_masses else ''}",
-        robot,
-        policies,
-        size or MILLION * len(policies),
+        f"re-rolled in {simulator} from the policy in {listed}, sampled; not the data of that file",
+        _parts(simulator, policies, size or MILLION * len(policies)),
         seed,
-        f"re-rolled in {simulator} from the policy in {', '.join(policies)}, sampled; not the data of that file",
+        simulator,
         {"policies": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}},
-        old_masses,
     )
 
 

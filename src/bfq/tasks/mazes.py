@@ -127,9 +127,12 @@ class AntMazeBlock:
         """Generate the block with this index."""
         rng = np.random.default_rng([seed, index])
         course = COURSES[self.maze]
-        starts, ends = _starts_and_ends(course.maze, self.kind)
+        starts = ends = course.maze.free
+        if self.kind == "play":
+            ends = course.maze.marked("G")
+            starts = np.array([cell for cell in starts if cell.tolist() not in ends.tolist()])
         robots = MazeRobots(_model(self.maze), self.episodes)
-        robots.place(_near(draw_cells(starts, self.episodes, rng), rng), rng)
+        robots.place(near(draw_cells(starts, self.episodes, rng), rng), rng)
         goals = antmaze.draw_goals(centers(draw_cells(ends, self.episodes, rng)), rng)
         track = walk_to_goals(robots, goals, self.steps, antmaze_guide(course.maze, rng), rng)
         reached = np.linalg.norm(track.qpos[1:, :, :2] - course.mean_goal, axis=-1) <= REACH
@@ -159,29 +162,22 @@ def _model(maze: str) -> Any:
     return antmaze.build_maze(COURSES[maze].maze)
 
 
-def _starts_and_ends(maze: Maze, kind: str) -> tuple[Cells, Cells]:
-    if kind == "diverse":
-        return maze.free, maze.free
-    chosen = maze.marked("G")
-    return np.array([cell for cell in maze.free if cell.tolist() not in chosen.tolist()]), chosen
-
-
 def antmaze_guide(maze: Maze, rng: np.random.Generator) -> Guide:
     """D4RL's planner: points near the center of the next cell, and at last the goal."""
 
     def waypoints(places: Doubles, goals: Doubles) -> Doubles:
-        last = _planner_cells(maze, goals)
-        following = maze.next_cells(_planner_cells(maze, places), last)
+        # The planner's cells start at a center: an Ant turns after passing it.
+        first, last = (
+            maze.cells_at(np.maximum(points, 0.0) - antmaze.UNIT / 2.0)
+            for points in (places, goals)
+        )
+        following = maze.next_cells(first, last)
         arriving = (following == last).all(axis=1, keepdims=True)
-        return np.where(arriving, goals, _near(following, rng))
+        return np.where(arriving, goals, near(following, rng))
 
     return Guide(waypoints, partial(walk_towards, rng=rng), lambda places, goals: goals, NOISE)
 
 
-def _planner_cells(maze: Maze, places: Doubles) -> Cells:
-    """The cells of D4RL's planner, which start at a center: an Ant turns after passing it."""
-    return maze.cells_at(np.maximum(places, 0.0) - antmaze.UNIT / 2.0)
-
-
-def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
-    return centers(cells) + rng.uniform(0.0, SPREAD, cells.shape)
+def near(cells: Cells, rng: np.random.Generator, least: float = 0.0) -> Doubles:
+    """Points off the centers of the cells by `least` to SPREAD per axis."""
+    return centers(cells) + rng.uniform(least, SPREAD, cells.shape)

@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from bfq.data.dataset import Dataset, Doubles, Floats
 from bfq.data.readers.ogbench import CUBE, layout_and_goal, relabel
-from bfq.envs.antmaze import MAZES, Cells, Maze, MazeRobots, centers, motors, slide
+from bfq.envs.antmaze import MAZES, Maze, MazeRobots, centers, motors, slide
 from bfq.envs.make import make_environment, package
 from bfq.envs.ogbench import numpy_seeded
 from bfq.tasks import mazes
-from bfq.tasks.mazes import EPISODES, SIZE, SPREAD, Guide, draw_cells
+from bfq.tasks.mazes import EPISODES, SIZE, SPREAD, Guide, draw_cells, near
 from bfq.tasks.recipes import DataRecipe, block_data, part_of
 
 NOISE = {"antmaze": 0.2, "pointmaze": 0.5}  # of the actions
@@ -59,9 +59,9 @@ class NavigateBlock:
         maze, (_, goal) = MAZES[size], layout_and_goal(f"{self.maze}-navigate-singletask-v0")
         actuation = slide if robot == "pointmaze" else motors
         robots = MazeRobots(_model(self.maze), self.episodes, actuation)
-        starts = _near(draw_cells(maze.free, self.episodes, rng), rng)
+        starts = near(draw_cells(maze.free, self.episodes, rng), rng, -SPREAD)
         robots.place(starts, rng, normalize=False)
-        goals = _near(draw_cells(maze.rooms, self.episodes, rng), rng)
+        goals = near(draw_cells(maze.rooms, self.episodes, rng), rng, -SPREAD)
         guide = navigate_guide(maze, robot, goal.tolerance, rng)
         track = mazes.walk_to_goals(robots, goals, self.steps or STEPS[size], guide, rng)
         observations = track.qpos if robot == "pointmaze" else track.states()
@@ -98,21 +98,17 @@ def navigate_guide(maze: Maze, robot: str, reach: float, rng: np.random.Generato
 
     def next_goals(places: Doubles, goals: Doubles) -> Doubles:
         reached = np.linalg.norm(places - goals, axis=1, keepdims=True) <= reach
-        return np.where(reached, _near(draw_cells(maze.rooms, len(goals), rng), rng), goals)
+        drawn = near(draw_cells(maze.rooms, len(goals), rng), rng, -SPREAD)
+        return np.where(reached, drawn, goals)
 
     def waypoints(places: Doubles, goals: Doubles) -> Doubles:
         return centers(maze.next_cells(maze.cells_at(places), maze.cells_at(goals)))
 
-    move = _slide_towards if robot == "pointmaze" else mazes.walk_towards
+    def slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:
+        return directions.astype(np.float32)
+
+    move = slide_towards if robot == "pointmaze" else mazes.walk_towards
     return Guide(waypoints, move, next_goals, NOISE[robot])
-
-
-def _slide_towards(robots: MazeRobots, directions: Doubles) -> Floats:
-    return directions.astype(np.float32)
-
-
-def _near(cells: Cells, rng: np.random.Generator) -> Doubles:
-    return centers(cells) + rng.uniform(-SPREAD, SPREAD, cells.shape)
 
 
 @dataclass(frozen=True)
@@ -149,14 +145,14 @@ class PlayBlock:
 
 def play_recipe(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
     """The recipe of `local/SCENE-play`; `size` is the number of transitions."""
-    block = PlayBlock(name.removeprefix("local/").removesuffix("-play"))
+    scene, task = name.removeprefix("local/").removesuffix("-play"), PlayBlock.task
     return DataRecipe(
         name,
         "generated locally with OGBench's own oracles by its published recipe; not OGBench's files",
-        (part_of(partial(PlayBlock, block.scene), size or SIZE, PLAY_STEPS, PLAY_EPISODES),),
+        (part_of(partial(PlayBlock, scene), size or SIZE, PLAY_STEPS, PLAY_EPISODES),),
         seed,
-        f"ogbench/{block.scene}-singletask-task{block.task}-v0",
-        {"noise": PLAY_NOISE, "smoothing": PLAY_SMOOTHING, "task": block.task},
+        f"ogbench/{scene}-singletask-task{task}-v0",
+        {"noise": PLAY_NOISE, "smoothing": PLAY_SMOOTHING, "task": task},
         (
             "Rewards and masks are those of the state before the action; episodes continue after success.",
         ),

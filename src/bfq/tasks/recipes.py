@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,11 @@ def generate_dataset(
             start, end = end, end + one.part.size
             while writer.rows < end:
                 _fill(pool, queues[number:], writer.rows - start)
-                writer.append(_head(one.next_block(), end - writer.rows), number)
+                block = one.next_block()
+                if len(block) > end - writer.rows:  # an episode that is cut off ends in a time-out
+                    block = block.rows(slice(end - writer.rows))
+                    block.episode_ends[-1] = True
+                writer.append(block, number)
                 progress(writer.rows)
         return writer.finish(recipe.name, recipe.source, recipe.notes, description)
 
@@ -151,11 +155,3 @@ def _fill(pool: WorkerPool, queues: Sequence[_BlockQueue], rows: int) -> None:
         while one.lacks(rows) and sum(len(each.pending) for each in queues) < pool.capacity:
             one.submit(pool)
         rows = 0
-
-
-def _head(block: Dataset, size: int) -> Dataset:
-    """The first rows; an episode that is cut off ends in a time-out."""
-    if size >= len(block):
-        return block
-    first = block.rows(slice(size))
-    return replace(first, episode_ends=np.append(first.episode_ends[:-1], True))
