@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns
+from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns, check_lengths
 from bfq.data.dataset import COLUMNS, Arrays, Dataset, Flags, Floats
 from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
@@ -67,19 +67,13 @@ def from_arrays(
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         notes = (*found, *check_succession(log), *find_suspicions(log, left_out))
     masks = (~log.terminal).astype(np.float32)
-    extra = {key: _aligned(key, value, len(log))[kept] for key, value in (infos or {}).items()}
+    extra = {key: np.atleast_1d(as_array(key, column)) for key, column in (infos or {}).items()}
+    check_lengths({"rewards": log.rewards, **extra})
     rows = (log.observations, log.actions, log.rewards, following, masks, ends)
     chosen: Any = {column: values[kept] for column, values in zip(COLUMNS, rows, strict=True)}
+    chosen["infos"] = {key: column[kept] for key, column in extra.items()}
     chosen |= {"action_low": log.action_low, "action_high": log.action_high}
-    return Dataset(**chosen, name=name, source=source, notes=notes, infos=extra)
-
-
-def _aligned(name: str, column: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
-    array = as_array(name, column)
-    if array.ndim == 0 or len(array) != size:
-        found = f"{name} have shape {array.shape}, but there are {size} rows"
-        raise refuse("different-lengths", found)
-    return array
+    return Dataset(**chosen, name=name, source=source, notes=notes)
 
 
 def from_episodes(episodes: Sequence[Mapping[str, Any]], **settings: Any) -> Dataset:

@@ -47,9 +47,8 @@ def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = N
     timeouts = _timeouts(arrays, terminal, episode_steps, path.name)
     kept = np.flatnonzero(~timeouts[:-1])
     if len(kept) == 0:
-        raise BadInput(
-            f"{path.name} has {counted(len(timeouts), 'row')} and no transition: no row has a successor."
-        )
+        rows = counted(len(timeouts), "row")
+        raise BadInput(f"{path.name} has {rows} and no transition: no row has a successor.")
     cut = np.append(timeouts[1:], False)  # the row before a dropped one is the last of its episode
     infos = _infos(arrays)
     unflagged = _unflagged_ends(arrays, _state(infos), kept[~terminal[kept]])
