@@ -307,7 +307,7 @@ DAMAGE = [  # changes of config.json, and the field that the message names
     ({"seeds": []}, "seeds"), ({"seeds": [2**70]}, "seeds[0]"), ({"seeds": [-1]}, "seeds[0]"),
     ({"varied": [1]}, "varied"), ({"varied": {"eta": "ab"}}, "varied[...]"), ({"data": {"foo": "x"}}, "data: "),
     ({"evaluation": [1]}, "evaluation"), ({"evaluation": {"episodes": "x"}}, "evaluation.episodes"),
-    ({"evaluations": -1}, "evaluations"), ({"simulator": 5}, "simulator"), ({"simulator": "os:Env"}, "simulator"),
+    ({"evaluations": -1}, "evaluations"), ({"simulator": 5}, "simulator"), ({"simulator": "os:"}, "simulator"),
     ({"simulator": "Pendulum-v1\n"}, "simulator"), ({"task": "x\n"}, "task"), ({"line\nbreak": 1}, "is unknown"),
     ({"reference": [1]}, "reference"), ({"reference": {"low": 1, "high": 1, "source": ""}}, "reference"),
     ({"baselines": [5]}, "baselines"), ({"task": 5}, "task"), ({"agent": [1]}, "agent"), ({"format": 1}, "format"),

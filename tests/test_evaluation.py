@@ -131,22 +131,27 @@ def test_protocols_round_trip():
     assert protocol_from(protocol.describe()) == protocol
 
 
+def check(environment, **changes):
+    data = dataset(**changes)
+    check_environment(environment, data.observation_dim, data.action_low, data.action_high)
+
+
 @pytest.mark.parametrize(("simulator", "message"), [
     ("MountainCarContinuous-v0", "shape"),
-    ("CartPole-v1", "not vectors"),
+    ("CartPole-v1", "continuous actions"),
     ("Nope-v0", "cannot be made"),
-    ("this:Env-v0", "an id like Pendulum-v1"),
+    ("this:Env-v0", "imports only if you name it"),
     ("", "an id like Pendulum-v1"),
 ])  # fmt: skip
 def test_a_simulator_that_does_not_fit_the_data_is_refused(simulator, message):
     with pytest.raises(BadInput, match=message):
-        check_environment(EnvironmentSpec(simulator, 10), dataset())
+        check(EnvironmentSpec(simulator, 10))
 
 
 def test_a_simulator_must_accept_the_actions_of_the_data():
-    check_environment(PENDULUM, dataset())
+    check(PENDULUM)
     with pytest.raises(BadInput, match="takes actions from -2 to 2"):
-        check_environment(PENDULUM, dataset(action_low=-9, action_high=9))
+        check(PENDULUM, action_low=-9, action_high=9)
 
 
 def test_simulators_are_closed_after_an_interruption(monkeypatch):

@@ -72,7 +72,9 @@ def start(
     dataset = dataset if dataset is not None else _read(run.task, quiet)
     environment = environment_of(run)
     if environment is not None:
-        check_environment(environment, dataset)
+        check_environment(
+            environment, dataset.observation_dim, dataset.action_low, dataset.action_high
+        )
     for note in () if known else dataset.notes:
         say(f"note: {note}")
     begins = run.config.get("policy_target_start", 0)

@@ -24,8 +24,8 @@ def option(
 
 # Names appear in pages, file names and commands: no angle brackets, no control characters.
 Name = Annotated[str, Meta(pattern=r"^[^<>\x00-\x1f\x7f]+\Z", max_length=4096)]
-# An id such as Pendulum-v1. Gymnasium would import the module of `module:Id`, so no colon is allowed.
-Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+\Z", max_length=200)]
+# An id such as Pendulum-v1, or `module:Name`, which is imported only if the user names it (bfq.envs.own).
+Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+(:[\w.-]+)?\Z", max_length=200)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Factor = Annotated[float, Meta(ge=0, le=1_000_000)]
@@ -132,7 +132,10 @@ class RunOptions(TypedDict, total=False):
     ]
     env: Annotated[
         Simulator,
-        option("Gymnasium id of the environment that scores a policy of your own data", "ID"),
+        option(
+            "environment that scores a policy of your own data: a Gymnasium id, module:Class or module:Id",
+            "ENV",
+        ),
     ]
     episode_steps: Annotated[
         Positive, option("episode limit with --env; default the environment's own")

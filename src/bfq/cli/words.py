@@ -80,13 +80,18 @@ def _help(option: Option) -> str:
 
 
 def read_options(args: argparse.Namespace, options: Mapping[str, Option]) -> dict[str, Any]:
-    """The values of the options that were given, checked."""
+    """The values of the options that were given, checked; code that --env names is imported."""
     given = {name: getattr(args, name) for name in options}
-    return {
+    found = {
         name: parse(options[name], value)
         for name, value in given.items()
         if value is not None and value is not False
     }
+    if ":" in found.get("env", ""):
+        from bfq.envs.own import admit
+
+        admit(found["env"])
+    return found
 
 
 def parse_counts(word: str) -> list[int]:

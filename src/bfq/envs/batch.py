@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from bfq.envs.make import OLD_MASSES, make_environment, resolve
+from bfq.envs.make import OLD_MASSES, OWN, make_environment, resolve
 from bfq.envs.worker_pool import WorkerDied, WorkerGroup, cores
 from bfq.errors import BadInput
 
@@ -37,7 +37,10 @@ def make_environments(simulator: str, seeds: Sequence[int], episode_steps: int) 
     if simulator in FASTER and episode_steps == FASTER_LIMIT:
         fast: Robots = resolve(FASTER[simulator])(simulator, seeds)
         return fast
-    processes = min(cores(), len(seeds))
+    own = OWN.get(simulator)
+    if own and own.single:
+        return SuccessiveEnvironments(simulator, seeds, episode_steps)
+    processes = 1 if own and not own.importable else min(cores(), len(seeds))
     if processes > 1 and len(seeds) * episode_steps * seconds_per_step(simulator) > PARALLEL_S:
         with suppress(UnlikeHere):  # a worker would open another environment under this id
             return ParallelEnvironments(simulator, seeds, episode_steps, processes)
@@ -65,8 +68,8 @@ class SerialEnvironments:
         self, simulator: str, seeds: Sequence[int], episode_steps: int, render: bool = False
     ):
         self.members = [make_environment(simulator, episode_steps, render) for _ in seeds]
-        observed = _vectors(self.members[0].observation_space, simulator)
-        acted = _vectors(self.members[0].action_space, simulator)
+        observed: Any = self.members[0].observation_space
+        acted: Any = self.members[0].action_space
         self.action_low, self.action_high = acted.low.astype("f4"), acted.high.astype("f4")
         self._seeds = list(seeds)
         self.running = np.zeros(len(seeds), bool)
@@ -101,6 +104,29 @@ class SerialEnvironments:
         """Close every environment."""
         for environment in self.members:
             environment.close()
+
+
+class SuccessiveEnvironments(SerialEnvironments):
+    """One instance that cannot be copied: it runs one episode after the other."""
+
+    def reset(self) -> Floats:
+        """Start the first episode; the others wait."""
+        self.observations[0], _ = self.members[0].reset(seed=self._seeds[0])
+        self.running[:] = True
+        self.success[:] = np.nan
+        return self.observations.copy()
+
+    def step(self, actions: Floats) -> Stepped:
+        """Step the current episode; at its end, start the next one."""
+        current = int(np.argmax(self.running))
+        self.running[current + 1 :] = False
+        result = super().step(actions)
+        self.running[current + 1 :] = True
+        following = current + 1
+        if not self.running[current] and following < len(self.members):
+            first, _ = self.members[following].reset(seed=self._seeds[following])
+            self.observations[following] = first
+        return self.observations.copy(), *result[1:]
 
 
 class UnlikeHere(Exception):
@@ -159,6 +185,10 @@ _SHARE: list[SerialEnvironments] = []
 
 def _open(simulator: str, seeds: Sequence[int], episode_steps: int) -> str:
     try:
+        if ":" in simulator:
+            from bfq.envs.own import admit
+
+            admit(simulator)
         _SHARE.append(SerialEnvironments(simulator, seeds, episode_steps))
     except BadInput as error:
         raise UnlikeHere from error  # the user's script may have registered this simulator
@@ -176,9 +206,3 @@ def _reset() -> tuple[Floats]:
 
 def _step(actions: Floats) -> tuple[Any, ...]:
     return (*_SHARE[0].step(actions), _SHARE[0].success)
-
-
-def _vectors(space: gymnasium.Space[Any], simulator: str) -> gymnasium.spaces.Box:
-    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-        raise BadInput(f"{simulator} has observations or actions that are not vectors of numbers.")
-    return space

@@ -20,6 +20,8 @@ from bfq.records import check_value
 if TYPE_CHECKING:
     import gymnasium  # takes a while to import, and worker processes do not need it
 
+    from bfq.envs.own import OwnEnvironment
+
 OLD_MASSES = "-d4rl-v0"  # robots with the masses of MuJoCo 2.0, as in D4RL
 TRACKED = ("HalfCheetah", "Hopper", "Walker2d", "Ant-")  # robots that a camera follows
 BUILDERS = {  # the beginning of an id, and the function that makes such an environment
@@ -28,6 +30,7 @@ BUILDERS = {  # the beginning of an id, and the function that makes such an envi
     "bfq/": "bfq.envs.robots:make_with_old_masses",
 }
 Environment: TypeAlias = "gymnasium.Env[Any, Any]"
+OWN: dict[str, "OwnEnvironment"] = {}  # what `bfq.envs.own.admit` has admitted, by name
 
 
 def resolve(target: str) -> Any:
@@ -38,19 +41,33 @@ def resolve(target: str) -> Any:
 
 def make_environment(simulator: str, episode_steps: int, render: bool = False) -> Environment:
     """Make the environment with this id; its episodes are truncated after `episode_steps` steps."""
-    # Gymnasium would import the module in `module:Id`.
-    check_value("simulator", simulator, Simulator)
+    check_admitted(simulator)
     choose_graphics()
     import gymnasium
 
+    from bfq.envs.spaces import Checked, as_vectors
+
+    if simulator in OWN:
+        return OWN[simulator].make(simulator, episode_steps, render)
+
     prefix = next((start for start in BUILDERS if simulator.startswith(start)), None)
     try:
-        if prefix is None:
-            return make_gymnasium(simulator, episode_steps, render)
-        environment: Environment = resolve(BUILDERS[prefix])(simulator, episode_steps, render)
-        return environment
+        build = resolve(BUILDERS[prefix]) if prefix else make_gymnasium
+        environment = as_vectors(build(simulator, episode_steps, render), simulator)
+        known = prefix or str(environment.spec.entry_point).startswith("gymnasium")
+        return environment if known else Checked(environment, simulator)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         raise BadInput(f"the simulator {simulator} cannot be made here: {error}") from error
+
+
+def check_admitted(simulator: str) -> None:
+    """Refuse code that only a file names: Gymnasium would import the module in `module:Id`."""
+    check_value("simulator", simulator, Simulator)
+    if ":" in simulator and simulator not in OWN:
+        raise BadInput(
+            f"{simulator} is code of your own, which bfq imports only if you name it: add --env {simulator} "
+            "(in Python, env=…)."
+        )
 
 
 def make_gymnasium(simulator: str, episode_steps: int, render: bool) -> Environment:
@@ -71,7 +88,9 @@ def make_gymnasium(simulator: str, episode_steps: int, render: bool) -> Environm
 
 def registered_limit(simulator: str) -> int | None:
     """Return the episode limit that Gymnasium has registered for this id, if any."""
-    check_value("simulator", simulator, Simulator)
+    check_admitted(simulator)
+    if simulator in OWN:
+        return OWN[simulator].limit()
     if "/" in simulator:
         return None
     import gymnasium

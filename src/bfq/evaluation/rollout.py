@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.agents.contract import Acting
-from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
 from bfq.envs.batch import SerialEnvironments, make_environments
 from bfq.errors import BadInput
@@ -31,23 +30,26 @@ class EnvironmentSpec(NamedTuple):
     episode_steps: int
 
 
-def check_environment(environment: EnvironmentSpec, dataset: Dataset) -> None:
-    """Check, before training, that the simulator exists and fits the data."""
-    one = SerialEnvironments(environment.simulator, [0], environment.episode_steps)
-    observation, action = one.observations.shape[1:], one.action_low.shape
-    low, high = one.action_low, one.action_high
-    one.close()
-    if (observation, action) != ((dataset.observation_dim,), (dataset.action_dim,)):
-        raise BadInput(
-            f"{environment.simulator} has observations of shape {observation} and actions of shape {action}, "
-            f"but the data has {dataset.observation_dim} and {dataset.action_dim} numbers."
-        )
-    if (dataset.action_low < low).any() or (dataset.action_high > high).any():
-        raise BadInput(
-            f"{environment.simulator} takes actions from {low.min():g} to {high.max():g}, but the data's "
-            f"range is {dataset.action_low.min():g} to {dataset.action_high.max():g}: give action_low and "
-            "action_high."
-        )
+def check_environment(
+    environment: EnvironmentSpec, observation_dim: int, action_low: Floats, action_high: Floats
+) -> None:
+    """Check, before training, that the environment exists, takes a step, and fits the data."""
+    simulator = environment.simulator
+    with closing(SerialEnvironments(simulator, [0], environment.episode_steps)) as one:
+        observation, action = one.observations.shape[1:], one.action_low.shape
+        low, high = one.action_low, one.action_high
+        if (observation, action) != ((observation_dim,), action_low.shape):
+            raise BadInput(
+                f"{simulator} has observations of shape {observation} and actions of shape {action}, but the "
+                f"data has {observation_dim} and {len(action_low)} numbers."
+            )
+        if (action_low < low).any() or (action_high > high).any():
+            raise BadInput(
+                f"{simulator} takes actions from {low.min():g} to {high.max():g}, but the data's range is "
+                f"{action_low.min():g} to {action_high.max():g}: give action_low and action_high."
+            )
+        one.reset()
+        one.step(((action_low + action_high) / 2).astype(np.float32)[None])
 
 
 def population_act(

@@ -1,0 +1,213 @@
+"""Environments of the user: an instance, a class, a function, or code named on the command line."""
+
+import copy
+import functools
+import sys
+from contextlib import closing
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
+
+from bfq.envs import make
+from bfq.envs.batch import ParallelEnvironments, SerialEnvironments, make_environments
+from bfq.envs.make import make_environment, registered_limit
+from bfq.envs.own import admit
+from bfq.errors import BadInput
+from bfq.evaluation.protocol import Protocol
+from bfq.evaluation.rollout import EnvironmentSpec, rollout
+
+MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Mine(PendulumEnv):
+    pass
+
+class NeedsArguments(PendulumEnv):
+    def __init__(self, mass):
+        super().__init__()
+
+def make(render_mode=None):
+    return Mine(render_mode)
+
+gymnasium.register("MyPendulum-v0", entry_point=Mine, max_episode_steps=77)
+"""
+
+
+class Uncopied(PendulumEnv):
+    """An environment that holds something that cannot be copied."""
+
+    def __deepcopy__(self, memo):
+        raise TypeError("a connection cannot be copied")
+
+
+class Parts(gymnasium.ObservationWrapper):
+    """A pendulum whose observation has three parts."""
+
+    def __init__(self):
+        super().__init__(PendulumEnv())
+        parts = {"place": Box(-1, 1, (2, 1)), "a": Tuple((Box(-8, 8, (1,)), MultiBinary(2)))}
+        self.observation_space = Dict(parts)
+
+    def observation(self, observation):
+        cosine, sine, speed = observation
+        return {"place": np.array([[cosine], [sine]]), "a": (np.array([speed]), np.array([1, 0]))}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_admitted(monkeypatch):
+    monkeypatch.setattr(make, "OWN", {})
+    for name in ("bfq.envs.own", "bfq.envs.batch"):
+        monkeypatch.setattr(f"{name}.OWN", make.OWN)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module of environments in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    (tmp_path / "my_envs.py").write_text(MODULE)
+    yield "my_envs"
+    sys.modules.pop("my_envs", None)
+    gymnasium.registry.pop("MyPendulum-v0", None)
+
+
+def returns(env, episodes=3, limit=20):
+    """The returns of episodes without torque."""
+
+    def act(observations, time):
+        return np.zeros((*observations.shape[:2], 1), np.float32)
+
+    environment = EnvironmentSpec(admit(env), limit)
+    return rollout(act, environment, Protocol(episodes), members=1).returns
+
+
+def test_every_form_of_an_environment_gives_the_same_episodes(module):
+    expected = returns("Pendulum-v1")
+    assert np.unique(expected).size == 3
+    forms = [
+        PendulumEnv,
+        PendulumEnv(),
+        gymnasium.make("Pendulum-v1"),
+        Uncopied(),
+        lambda: PendulumEnv(),
+        functools.partial(PendulumEnv, g=10.0),
+        lambda **options: gymnasium.make("Pendulum-v1", **options),
+        f"{module}:Mine",
+        f"{module}:make",
+        f"{module}:MyPendulum-v0",
+    ]
+    for env in forms:
+        np.testing.assert_array_equal(returns(env), expected, str(env))
+    assert (returns(functools.partial(PendulumEnv, g=5.0)) != expected).all()
+
+
+def test_the_limit_is_that_of_the_specification(module):
+    assert registered_limit(admit(f"{module}:MyPendulum-v0")) == 77
+    assert registered_limit(admit(gymnasium.make("Pendulum-v1"))) == 200
+    assert registered_limit(admit(PendulumEnv)) is None
+
+
+def test_an_instance_is_copied_and_stays_as_it_was():
+    instance = PendulumEnv()
+    instance.reset(seed=1)
+    before = copy.deepcopy(instance.state)
+    returns(instance)
+    np.testing.assert_array_equal(instance.state, before)
+
+
+def test_an_instance_that_cannot_be_copied_runs_one_episode_after_the_other():
+    instance, closed = Uncopied(), []
+    instance.close = lambda: closed.append(1)
+    name = admit(instance)
+    with closing(make_environments(name, [0, 1], 3)) as environments:
+        environments.reset()
+        for step in range(6):
+            assert environments.running.tolist() == [step < 3, True]
+            _, rewards, _, ended = environments.step(np.zeros((2, 1), np.float32))
+            assert np.flatnonzero(rewards).tolist() == [step // 3]
+            assert ended.any() == (step in (2, 5))
+    assert not environments.running.any()
+    assert not closed  # it belongs to the user
+
+
+def test_parts_of_an_observation_are_joined_as_gymnasium_flattens_them():
+    with closing(SerialEnvironments(admit(Parts), [0], 5)) as environments:
+        observed = environments.reset()[0]
+    with closing(SerialEnvironments("Pendulum-v1", [0], 5)) as environments:
+        cosine, sine, speed = environments.reset()[0]
+    assert observed.tolist() == [speed, 1.0, 0.0, cosine, sine]  # a Dict is sorted by name
+
+
+def test_named_code_also_runs_in_worker_processes(module):
+    name = admit(f"{module}:Mine")
+    with closing(ParallelEnvironments(name, [0, 1, 2], 5, 2)) as environments:
+        inside = environments.reset()
+    with closing(SerialEnvironments(name, [0, 1, 2], 5)) as environments:
+        np.testing.assert_array_equal(inside, environments.reset())
+
+
+@pytest.mark.parametrize("name", ["my_envs:Mine", "my_envs:MyPendulum-v0", "ogbench/my_envs:Mine"])
+def test_code_that_only_a_file_names_is_not_imported(module, name):
+    for use in (
+        lambda: make_environment(name, 5),
+        lambda: make_environments(name, [0], 5),
+        lambda: registered_limit(name),
+    ):
+        with pytest.raises(BadInput, match=f"imports only if you name it: add --env {name}"):
+            use()
+    assert module not in sys.modules
+
+
+def broken(method, change):
+    """A pendulum with another result of reset or step."""
+    result = getattr(PendulumEnv, method)
+    return type(
+        "Broken", (PendulumEnv,), {method: lambda self, *a, **k: change(result(self, *a, **k))}
+    )
+
+
+def raising(values):
+    raise ValueError("the motor broke")
+
+
+def spaces(**changes):
+    """A pendulum with other spaces."""
+
+    def make():
+        environment = PendulumEnv()
+        vars(environment).update(changes)
+        return environment
+
+    return make
+
+
+@pytest.mark.parametrize(("env", "message"), [
+    (broken("step", raising), r"Broken failed in step: ValueError\('the motor broke'\)"),
+    (broken("reset", raising), "Broken failed in reset: ValueError"),
+    (broken("step", lambda r: (np.full(3, np.nan), *r[1:])), "observation with NaN"),
+    (broken("step", lambda r: (r[0][:2], *r[1:])), r"observation of shape \(2,\), but its"),
+    (broken("step", lambda r: ("text", *r[1:])), "failed in an observation"),
+    (broken("step", lambda r: (r[0], np.inf, *r[2:])), "reward that is not finite: inf"),
+    (broken("step", lambda r: (r[0], None, *r[2:])), "failed in step: TypeError"),
+    (broken("step", lambda r: r[:4]), "not enough values to unpack"),
+    (spaces(action_space=Discrete(2)), "actions of .* are a Discrete space: bfq needs continuous"),
+    (spaces(action_space=Box(-1, 1, (2, 2))), r"actions of .* have shape \(2, 2\)"),
+    (spaces(observation_space=Box(0, 255, (8, 8, 3), np.uint8)), "are images of shape"),
+    (spaces(observation_space=Dict({"a": Discrete(2)})), "observations of .* are a Discrete space"),
+    (gymnasium.Env, "observations of .* are a NoneType space"),
+    (dict, "makes a dict, not a Gymnasium environment"),
+    (3, "env must be an id, module:Class, a Gymnasium environment, a class, or a function"),
+    ("my_envs:NeedsArguments", "cannot be made: TypeError.*mass"),
+    ("my_envs:Mien", "unknown environment in my_envs 'Mien': did you mean 'Mine'"),
+    ("my_envs:gymnasium", "unknown environment in my_envs"),
+    ("no_such:Mine", "module of the environment no_such:Mine fails: ModuleNotFoundError"),
+    ("a:b:c", "env must be an id like Pendulum-v1"),
+])  # fmt: skip
+def test_what_is_wrong_is_one_sentence(module, env, message):
+    with pytest.raises(BadInput, match=message) as caught:
+        returns(env)
+    assert "\n" not in str(caught.value)
