@@ -120,6 +120,18 @@ def chain(n=600):
     )
 
 
+FAST = {"discount": 0.9, "learning_rate": 1e-2, "critic_target_rate": 0.2, "critic_width": 32}
+
+
+def short_chain(reward):
+    """Two states in a row under actions from all over the square; the second ends with a reward."""
+    grid = jnp.linspace(-1.0, 1.0, 6)
+    actions = jnp.tile(jnp.stack(jnp.meshgrid(grid, grid), axis=-1).reshape(-1, 2), (2, 1))
+    last = np.arange(72) // 36
+    s, following = jnp.eye(3)[last], jnp.eye(3)[1 - last]
+    return Batch(s, actions, last * reward(actions[:, 0]), following, jnp.asarray(1.0 - last))
+
+
 def two_actions(n=600):
     """One state, actions near ±0.5 logged alike, reward 1 + a, no future: Q(a) = 1 + a."""
     rng = np.random.default_rng(0)

@@ -1,16 +1,15 @@
-"""SORL: critics that know the number of steps, two calls of one Adam, and steps that are drawn."""
+"""SORL: critics that know the number of steps, and steps that are drawn. Its update: test_parity."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from tests import agent_cases as cases
-from tests.agent_cases import KEY, SPEC, flat, shaken, transitions
+from tests.agent_cases import FAST, KEY, SPEC, flat, scanned, shaken, short_chain, transitions
 
-from bfq.agents import learning, sorl
-from bfq.agents.contract import Acting, Batch
+from bfq.agents import sorl
+from bfq.agents.contract import Acting
 from bfq.agents.learning import Learner
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump
@@ -29,34 +28,6 @@ def begun(**changed):
     state = sorl.init(KEY, SPEC, config)
     targets = {name: shaken(getattr(state, name)) for name in ("critics_target", "policy_target")}
     return state._replace(**targets), config
-
-
-def test_two_calls_of_one_clipped_adam_and_targets_that_lag():
-    """Three updates against optax on the joint parameters, losses as the reference evaluates them."""
-    state, config = begun(learning_rate=1e-3, clip_norm=0.5)
-    data = DATA
-    adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
-
-    @jax.jit
-    def both(state, params, moments, targets, key):
-        old = sorl.State(Learner(params, None), *targets, state.step)
-        keys, k = jax.random.split(key), sorl.drawn_indices(state.step, config)
-        calls = (lambda n: sorl.critic_loss(n.critics, old, data, keys[0], k[0], config)[0],
-                 lambda n: sorl.policy_loss(n.policy, old, data, keys[1], k[1], config)[0])  # fmt: skip
-        now = params
-        for loss in calls:
-            step, moments = adam.update(jax.grad(loss)(now), moments)
-            now = optax.apply_updates(now, step)
-        targets = [learning.polyak(a, b, 0.005) for a, b in zip(targets, params, strict=True)]
-        return sorl.update(state, data, key, config)[0], now, moments, targets
-
-    params, targets = state.networks.params, [state.critics_target, state.policy_target]
-    moments = adam.init(params)
-    for key in jax.random.split(KEY, 3):
-        state, params, moments, targets = both(state, params, moments, targets, key)
-        np.testing.assert_allclose(flat(state.networks.params), flat(params), atol=2e-6)
-        found = [state.critics_target, state.policy_target]
-        np.testing.assert_allclose(flat(found), flat(targets), rtol=1e-5, atol=1e-7)
 
 
 def remembering(values, seen):
@@ -85,33 +56,14 @@ def test_online_and_target_critics_are_told_the_same_number_of_steps(k):
     np.testing.assert_allclose(loss, jnp.square(data.actions[:, 0] - y).mean(), rtol=1e-4)
 
 
-def test_the_value_term_ignores_the_scale_of_q():
-    state, config = begun(bc_weight=0.0, consistency_weight=0.0, eta=1.0)
-    policy = state.networks.params.policy
-
-    @jax.jit
-    def gradient(scale):
-        def loss(policy, critics):
-            now = state._replace(networks=Learner(sorl.Networks(critics, policy), None))
-            return sorl.policy_loss(policy, now, DATA, KEY, jnp.int32(1), config)[0]
-
-        larger = lambda s, a: scale * (5.0 + jnp.stack([a[:, 0], a[:, 1]]))
-        return jax.grad(lambda p: loss(p, larger))(policy)
-
-    once, tenfold = flat(gradient(1.0)), flat(gradient(10.0))
-    assert float(jnp.abs(once).max()) > 1e-3
-    np.testing.assert_allclose(tenfold, once, rtol=1e-3, atol=1e-6)
-
-
 def test_actions_beyond_the_bounds_are_not_drawn_to_higher_values():
     """The clip passes no gradient: where all actions lie outside, the value term leaves the policy alone."""
     state, config = begun(bc_weight=0.0, consistency_weight=0.0, eta=1.0, flow_steps=2)
 
     @jax.jit
     def gradient(policy, k):
-        return flat(
-            jax.grad(lambda now: sorl.policy_loss(now, state, DATA, KEY, k, config)[0])(policy)
-        )
+        loss = lambda now: sorl.policy_loss(now, state, DATA, KEY, k, config)[0]
+        return flat(jax.grad(loss)(policy))
 
     inside = state.networks.params.policy
     outside = eqx.tree_at(lambda net: net.trunk.output.bias, inside, jnp.array([50.0, -50.0]))
@@ -156,9 +108,8 @@ def test_it_acts_in_one_step_or_in_several_with_either_policy():
 def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps():
     state, config = begun()
     networks, s = state.networks.params, DATA.observations
-    chosen = sorl.act(
-        state, s, KEY, config, Acting(candidates=8, sampling_steps=2, policy="online")
-    )
+    acting = Acting(candidates=8, sampling_steps=2, policy="online")
+    chosen = sorl.act(state, s, KEY, config, acting)
     repeated = jnp.repeat(s, 8, axis=0)
     offered = sorl.sample(networks.policy, repeated, jax.random.split(KEY)[0], 2)
     q = sorl.with_steps(networks.critics, 2.0)
@@ -168,25 +119,10 @@ def test_candidates_are_compared_by_the_online_critics_for_their_number_of_steps
 
 def test_values_of_a_known_chain():
     """The first state leads to the second, which ends with 1: Q = γ and 1, whatever M and the action."""
-    config = small(
-        discount=0.9,
-        learning_rate=1e-2,
-        critic_target_rate=0.2,
-        critic_width=32,
-        flow_steps=2,
-        clip_norm=0.0,
-    )
-    actions = jax.random.uniform(KEY, (64, 2), minval=-1.0)
-    last = jnp.arange(64) >= 32
-    one, two = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])
-    s, following = jnp.where(last[:, None], two, one), jnp.where(last[:, None], one, two)
-    data = Batch(s, actions, last * 1.0, following, 1.0 - last)
-
-    def step(state, key):
-        return sorl.update(state, data, key, config)[0], None
-
-    state = sorl.init(KEY, SPEC, config)
-    state = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(KEY, 500))[0])(state)
+    config = small(**FAST, flow_steps=2, clip_norm=0.0)
+    data = short_chain(jnp.ones_like)
+    state = scanned(sorl.AGENT, SPEC, data, config, 500)
     for count in (1.0, 2.0):
-        q = sorl.with_steps(state.networks.params.critics, count)(s, actions).mean(0)
-        np.testing.assert_allclose([q[:32].mean(), q[32:].mean()], [0.9, 1.0], atol=0.06)
+        critics = sorl.with_steps(state.networks.params.critics, count)
+        q = critics(data.observations, data.actions).mean(0)
+        np.testing.assert_allclose([q[:36].mean(), q[36:].mean()], [0.9, 1.0], atol=0.06)
