@@ -4,7 +4,7 @@ An agent defines how its policy samples and its two losses; everything else is s
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,45 +13,38 @@ from jaxtyping import Array, Float
 from bfq.agents import fields, learning
 from bfq.agents.contract import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Number, Step, due, learning_rate
-from bfq.nets import Critics
+from bfq.nets import Critics, constructor
 
 CriticLoss = Callable[[Any, Any, Batch, Key, Any], Loss]  # (φ, state, …)
 PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], Loss]  # (θ, φ, …)
+Sample = Callable[..., Actions]  # (θ, s, key, config), and how to act if not as in training
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters that these agents share; an agent adds its own and may change defaults."""
-
-    steps: fields.Count = 1_000_000  # gradient updates; the horizon of a cosine schedule
-    batch_size: fields.Count = 256  # transitions per update
 
     # Value
     eta: fields.NonNegative = 1.0  # η, the strength of value guidance
     guidance: fields.Guidance = "random"  # random (Q_k over |Q_j|) | mean | unnormalized (FQL)
-    discount: fields.Fraction = 0.99  # γ
     aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
     backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
     backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
     # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
     schedule: fields.Schedule = "cosine"  # to 0 over `steps`; warmup_cosine: MeanFlowQL
     clip_norm: fields.Fixed = 0.0  # bound on the policy's gradient norm; 0: none
     critic_clip_norm: fields.Fixed = 0.0  # bound on the critics' gradient norm; 0: none
 
     # Targets
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     critic_target_every: fields.Count = 1  # updates between two moves of φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
     policy_target_every: fields.Count = 5  # updates between two moves of θ′
     policy_target_start: fields.StartStep = 1000  # first update at which θ′ moves
 
     # Networks
-    width: fields.Width = 256  # units of a hidden layer of the policy
     depth: fields.Depth = 3  # hidden layers, or residual blocks, of the policy
     critic: fields.CriticKind = "clean_diffuser"  # clean_diffuser | plain (official DQL, CAC)
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
     critic_depth: fields.Depth = 3  # hidden layers of a critic
 
     # Not hyperparameters, except of agents that declare them.
@@ -61,16 +54,6 @@ class Config:
     def critic_rate(self) -> Number:
         """The critics' own learning rate where an agent has one, else the policy's."""
         return getattr(self, "critic_learning_rate", self.learning_rate)
-
-
-class Sample(Protocol):
-    """How a policy draws one action in [−1, 1] for each state."""
-
-    def __call__(
-        self, policy: Any, s: Observations, key: Key, config: Any, acting: Acting = Acting()
-    ) -> Actions:
-        """Actions of `policy`, as in training unless acting asks for something else."""
-        ...
 
 
 class State(NamedTuple):
@@ -83,9 +66,11 @@ class State(NamedTuple):
     step: Step
 
 
-def initial_state(policy: Any, key: Key, spec: Spec, config: Config) -> State:
-    """The policy and random critics, targets equal to them."""
-    critics = Critics(key, *spec, config.critic, config.critic_width, config.critic_depth)
+def initial_state(role: str, kind: str, key: Key, spec: Spec, config: Config, *more: Any) -> State:
+    """A random policy, a network of this role and kind, and random critics; targets equal to them."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = constructor(role, kind)(policy_key, *spec, config.width, config.depth, *more)
+    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
 

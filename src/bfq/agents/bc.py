@@ -22,7 +22,7 @@ from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Obs
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import matching_loss
 from bfq.flow.matching import euler
-from bfq.nets import ActionNetwork, constructor
+from bfq.nets import constructor
 from bfq.nets.mlp import MLP
 from bfq.nets.policies import Deterministic, Gaussian
 
@@ -45,9 +45,7 @@ class Config:
     architecture: fields.Architecture = "embedded"  # flow: network of the velocity
     time_scale: fields.Count = 10  # flow: factor on t before its sinusoidal embedding
 
-    def check(self) -> None:
-        """Refuse a network without pairs of sines and cosines."""
-        fields.check_even_width(self)
+    check = fields.check_even_width
 
 
 class State(NamedTuple):
@@ -75,18 +73,12 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     return State(learning.learner(policy), jnp.zeros((), jnp.int32))
 
 
-def gaussian_loss(policy: Gaussian, batch: Batch) -> Float[Array, ""]:
-    """−E log N(a; μ(s), σ²I)."""
-    return -policy.log_prob(batch.observations, batch.actions).mean()
-
-
-def deterministic_loss(policy: Deterministic, batch: Batch) -> Float[Array, ""]:
-    """E ‖tanh μ(s) − a‖², mean over action dimensions."""
-    return jnp.square(policy(batch.observations) - batch.actions).mean()
-
-
-def flow_loss(policy: ActionNetwork, batch: Batch, key: Key) -> Float[Array, ""]:
-    """L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²."""
+def imitation_loss(policy: Any, batch: Batch, key: Key, kind: str) -> Float[Array, ""]:
+    """−E log N(a; μ(s), σ²I), E ‖tanh μ(s) − a‖², or L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²."""
+    if kind == "gaussian":
+        return -policy.log_prob(batch.observations, batch.actions).mean()
+    if kind == "deterministic":
+        return jnp.square(policy(batch.observations) - batch.actions).mean()
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     t = jax.random.uniform(time_key, batch.rewards.shape)
@@ -95,16 +87,10 @@ def flow_loss(policy: ActionNetwork, batch: Batch, key: Key) -> Float[Array, ""]
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One gradient step on the loss of the chosen kind."""
-
-    def loss(policy: Any) -> tuple[Array, None]:
-        if config.kind == "flow":
-            return flow_loss(policy, batch, key), None
-        if config.kind == "deterministic":
-            return deterministic_loss(policy, batch), None
-        return gaussian_loss(policy, batch), None
-
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    policy, value, _ = descend(state.policy, loss, rate)
+    policy, value, _ = descend(
+        state.policy, lambda theta: (imitation_loss(theta, batch, key, config.kind), None), rate
+    )
     return State(policy, state.step + 1), {"bc_loss": value}
 
 

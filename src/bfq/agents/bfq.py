@@ -39,7 +39,7 @@ from bfq.agents.contract import (
     Spec,
 )
 from bfq.flow import maps
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics
 
 Times = Float[Array, " b"]
 SHORTEST = 0.01  # spans below it count as this long where squares are divided by a span
@@ -83,17 +83,13 @@ class Config(actor_critic.Config):
         """Their own learning rate, or that of the policy."""
         return learning.or_default(self.critic_learning_rate, self.learning_rate)
 
-    def check(self) -> None:
-        """Refuse a network without pairs of sines and cosines."""
-        fields.check_even_width(self)
+    check = fields.check_even_width
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    make = constructor("velocity", config.architecture)
-    policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
-    return actor_critic.initial_state(policy, critic_key, spec, config)
+    kind, scale = config.architecture, config.time_scale
+    return actor_critic.initial_state("velocity", kind, key, spec, config, scale)
 
 
 def sample(

@@ -45,16 +45,8 @@ from bfq.agents.contract import (
     Spec,
 )
 from bfq.agents.learning import Step
-from bfq.flow.few_steps import (
-    Consistency,
-    consistency_function,
-    consistency_loss,
-    grid_size,
-    multistep,
-    neighboring_times,
-    sampling_times,
-)
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.flow import few_steps
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
@@ -89,14 +81,12 @@ class Config(actor_critic.Config):
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = constructor("denoiser", config.network)(policy_key, *spec, config.width, config.depth)
-    return actor_critic.initial_state(policy, critic_key, spec, config)
+    return actor_critic.initial_state("denoiser", config.network, key, spec, config)
 
 
-def consistency_of(policy: ActionNetwork, observations: Observations) -> Consistency:
+def consistency_of(policy: ActionNetwork, s: Observations) -> few_steps.Consistency:
     """f_θ(·, ·; s)."""
-    return lambda x, t: consistency_function(lambda x, t: policy(x, t, observations), x, t)
+    return lambda x, t: few_steps.consistency_function(lambda x, t: policy(x, t, s), x, t)
 
 
 def sample(
@@ -106,8 +96,9 @@ def sample(
     noise_key, chain_key = jax.random.split(key)
     noise = acting.temperature * jax.random.normal(noise_key, (len(s), policy.action_dim))
     steps = acting.sampling_steps or config.consistency_steps
-    times = sampling_times(steps, config.literal_one_step)
-    return jnp.clip(multistep(consistency_of(policy, s), noise, times, chain_key), -1.0, 1.0)
+    times = few_steps.sampling_times(steps, config.literal_one_step)
+    action = few_steps.multistep(consistency_of(policy, s), noise, times, chain_key)
+    return jnp.clip(action, -1.0, 1.0)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Config) -> Loss:
@@ -119,20 +110,16 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
 
 
 def imitation_loss(
-    policy: ActionNetwork,
-    teacher: ActionNetwork,
-    step: Step,
-    batch: Batch,
-    key: Key,
-    config: Config,
+    policy: ActionNetwork, teacher: Any, step: Step, batch: Batch, key: Key, config: Config
 ) -> Float[Array, ""]:
     """L_c(θ) at neighboring times of the grid of update `step`."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, batch.actions.shape)
     updates = min(config.curriculum_updates, config.steps)
-    times = neighboring_times(time_key, len(noise), grid_size(step % updates, updates))
+    size = few_steps.grid_size(step % updates, updates)
+    times = few_steps.neighboring_times(time_key, len(noise), size)
     online, fixed = (consistency_of(net, batch.observations) for net in (policy, teacher))
-    return consistency_loss(online, fixed, batch.actions, noise, *times, config.scaled)
+    return few_steps.consistency_loss(online, fixed, batch.actions, noise, *times, config.scaled)
 
 
 def policy_loss(

@@ -36,7 +36,7 @@ from bfq.agents import actor_critic, fields, learning
 from bfq.agents.actor_critic import State
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
 from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
@@ -89,9 +89,7 @@ def sampling_recipe(
 
 def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = constructor("denoiser", config.denoiser)(policy_key, *spec, config.width, config.depth)
-    return actor_critic.initial_state(policy, critic_key, spec, config)
+    return actor_critic.initial_state("denoiser", config.denoiser, key, spec, config)
 
 
 def sample(

@@ -82,13 +82,8 @@ def policy_loss(
     advantage = before.critics(batch.observations, batch.actions).mean(0) - v
     weights = iql.advantage_weights(advantage, config.alpha)
     loss = (weights * errors).mean()
-    metrics = {
-        "policy_loss": loss,
-        "bc_loss": errors.mean(),
-        "v": v.mean(),
-        "weight": weights.mean(),
-    }
-    return loss, metrics
+    parts = {"bc_loss": errors.mean(), "v": v.mean(), "weight": weights.mean()}
+    return loss, {"policy_loss": loss, **parts}
 
 
 def value_loss(value: Value | None, targets: Critics, batch: Batch) -> Float[Array, ""]:
@@ -105,12 +100,10 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     before = state.networks.params
     flow = before.flow
     proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
-    td, td_metrics = fql.td_loss(
-        networks.critics, state.critics_target, proposal, batch, critic_key, config
-    )
+    td = fql.td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
     fitted = value_loss(networks.value, state.critics_target, batch)
-    imitation, metrics = policy_loss(networks.flow, before, batch, policy_key, config)
-    return td + fitted + imitation, {**td_metrics, **metrics}
+    imitation = policy_loss(networks.flow, before, batch, policy_key, config)
+    return fql.added(td, (fitted, {}), imitation)
 
 
 AGENT = Agent(

@@ -74,11 +74,8 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     before = state.networks.params
     flow = before.flow
     proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
-    td, td_metrics = fql.td_loss(
-        networks.critics, state.critics_target, proposal, batch, critic_key, config
-    )
-    improvement, metrics = policy_loss(networks.flow, before.critics, batch, policy_key, config)
-    return td + improvement, {**td_metrics, **metrics}
+    td = fql.td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
+    return fql.added(td, policy_loss(networks.flow, before.critics, batch, policy_key, config))
 
 
 AGENT = Agent(

@@ -78,6 +78,24 @@ def _varies(kind: Any) -> bool:
     return getattr(kind, "__origin__", kind) is float and not any(meta.extra for meta in metas)
 
 
+@hyperparameters
+class ValueBased:
+    """Hyperparameters of agents with critics; an agent adds its own and may change defaults."""
+
+    steps: Count = 1_000_000  # gradient updates; the horizon of a schedule
+    batch_size: Count = 256  # transitions per update
+    discount: Fraction = 0.99  # γ
+    learning_rate: NonNegative = 3e-4  # Adam, for all networks
+    schedule: Schedule = "constant"  # of the learning rate
+    critic_target_rate: Fraction = 0.005  # ρ for φ′
+
+    # Networks
+    width: Width = 256  # units of a hidden layer of the policy
+    depth: Depth = 2  # hidden layers of the policy
+    critic_width: Width = 256  # units of a hidden layer of a critic, and of V if there is one
+    critic_depth: Depth = 2  # hidden layers of a critic, and of V if there is one
+
+
 def check_even_width(config: Any) -> None:
     """Refuse a residual architecture of odd width: its code of time is pairs of sines and cosines."""
     if config.architecture == "residual" and config.width % 2:

@@ -21,7 +21,6 @@ Deviations: 1e-6 is added to E|Q̄|; logged actions are not clipped to ±(1 − 
 online critics select, as in IFQL.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,37 +40,29 @@ from bfq.agents.contract import (
     Observations,
     Spec,
 )
-from bfq.agents.learning import Learner, Step
+from bfq.agents.learning import Draw, Evaluate, Learner, Step
 from bfq.flow.matching import push, random_matching_errors
 from bfq.flow.matching import sample as sample_flow
 from bfq.nets import ActionNetwork, Critics, constructor
 
 
 @fields.hyperparameters
-class FlowConfig:
+class FlowConfig(fields.ValueBased):
     """Hyperparameters that the FQL family shares; an agent adds its own and may change defaults."""
 
     steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
-    batch_size: fields.Count = 256  # transitions per update
     flow_steps: fields.Count = 10  # K, Euler steps of the policy in training
-    discount: fields.Fraction = 0.99  # γ
-    learning_rate: fields.NonNegative = 3e-4  # Adam
-    schedule: fields.Schedule = "constant"  # of the learning rate
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     width: fields.Width = 512  # units of a hidden layer of the policy
     depth: fields.Depth = 4  # hidden layers of the policy
     critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
-    critic_width: fields.Width = (
-        512  # units of a hidden layer of a critic and of V, if there is one
-    )
-    critic_depth: fields.Depth = 4  # hidden layers of a critic and of V, if there is one
+    critic_width: fields.Width = 512  # units of a hidden layer of a critic, and of V
+    critic_depth: fields.Depth = 4  # hidden layers of a critic, and of V
 
 
 @fields.hyperparameters
 class Config(FlowConfig):
     """Hyperparameters of FQL; the defaults are those of the port to locomotion."""
 
-    flow_steps: fields.Count = 10  # K, Euler steps of the distillation target
     alpha: fields.NonNegative = 1.0  # α, the strength of the distillation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
@@ -117,12 +108,7 @@ def sample(
 
 
 def td_loss(
-    critics: Callable[[Array, Array], Array],
-    targets: Callable[[Array, Array], Array],
-    sample: Callable[[Array, Key], Array],
-    batch: Batch,
-    key: Key,
-    config: Any,
+    critics: Evaluate, targets: Evaluate, sample: Draw, batch: Batch, key: Key, config: Any
 ) -> Loss:
     """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`."""
     next_values = learning.backup_values(targets, sample, batch.next_observations, key)
@@ -141,15 +127,11 @@ def mean_value(values: Float[Array, "q b"], normalized: bool) -> Float[Array, ""
 
 
 def distillation_loss(
-    policy: ActionNetwork,
-    flow: ActionNetwork,
-    observations: Observations,
-    noise: Actions,
-    flow_steps: int,
+    policy: ActionNetwork, flow: ActionNetwork, s: Observations, noise: Actions, flow_steps: int
 ) -> tuple[Float[Array, ""], Actions]:
     """L_distil = E ‖μ_ω(z; s) − sg clip(flow_θ(z; s))‖², and the student's actions, not clipped."""
-    taught = jnp.clip(push(flow, noise, observations, flow_steps), -1.0, 1.0)
-    actions = policy(noise, observations)
+    taught = jnp.clip(push(flow, noise, s, flow_steps), -1.0, 1.0)
+    actions = policy(noise, s)
     return jnp.square(actions - jax.lax.stop_gradient(taught)).mean(), actions
 
 
@@ -178,15 +160,18 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
     proposal = partial(sample, before.policy)
-    td, td_metrics = td_loss(
-        networks.critics, state.critics_target, proposal, batch, critic_key, config
-    )
-    improvement, metrics = policy_loss(networks, before, batch, policy_key, config)
-    return td + improvement, {**td_metrics, **metrics}
+    td = td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
+    return added(td, policy_loss(networks, before, batch, policy_key, config))
+
+
+def added(*losses: Loss) -> Loss:
+    """The sum of losses, with the metrics of all."""
+    values, metrics = zip(*losses, strict=True)
+    return sum(values[1:], values[0]), {k: v for one in metrics for k, v in one.items()}
 
 
 def joint_update(
-    loss: Callable[..., Loss], state: State, batch: Batch, key: Key, config: Any
+    loss: Any, state: State, batch: Batch, key: Key, config: Any
 ) -> tuple[State, Metrics]:
     """One Adam step on the sum of the losses; φ′ ← (1 − ρ) φ′ + ρ φ with φ before the step."""
     rate = learning.learning_rate(config.learning_rate, config.schedule, state.step, config.steps)

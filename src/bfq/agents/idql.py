@@ -39,11 +39,10 @@ from bfq.nets.residual import NoiseResNet
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters of IDQL."""
 
     steps: fields.Count = 1_000_000  # updates; CleanDiffuser: 2,000,000, official: 3,000,000
-    batch_size: fields.Count = 256  # transitions per update
     critic_batch_size: fields.Count = 256  # the first rows of the batch train the critics
 
     # Behavior
@@ -54,11 +53,9 @@ class Config:
 
     # Value
     expectile: fields.Fraction = 0.7  # κ
-    discount: fields.Fraction = 0.99  # γ
     critic_every: fields.Count = 2  # updates of the behavior per update of the critics
 
     # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # of all networks
     schedule: fields.Schedule = "cosine"  # of the behavior, over `steps`
     critic_schedule: fields.Schedule = "cosine"  # of V and Q, counted in their own updates
     weight_decay: fields.Fixed = 0.01  # of the behavior only: PyTorch's AdamW
@@ -70,8 +67,6 @@ class Config:
     width: fields.Width = 256  # units of the behavior's residual stream
     depth: fields.Depth = 3  # its blocks
     critic: fields.CriticKind = "norm_mish"  # kind of Q and V
-    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
-    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""
@@ -98,10 +93,9 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
-    value = Value(
-        value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
-    )
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    sizes = (config.critic, config.critic_width, config.critic_depth)
+    value = Value(value_key, spec.observation_dim, *sizes)
+    critics = Critics(critic_key, *spec, *sizes)
     return State(
         policy=learning.learner(policy),
         policy_target=policy,

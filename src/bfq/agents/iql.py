@@ -18,24 +18,15 @@ follows the φ before the update), `advantage = "online"`, `unit_std`, no `tanh_
 IDQL, IFQL, SRPO and FAWAC use the losses of this file.
 """
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
-from bfq.agents.contract import (
-    DETERMINISTIC,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Spec,
-)
-from bfq.agents.learning import Learner, Number, Step, descend, learning_rate, polyak
+from bfq.agents.contract import DETERMINISTIC, Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.learning import Evaluate, Learner, Number, Step, descend, learning_rate, polyak
 from bfq.nets import Critics, Value, constructor
 from bfq.nets.policies import Gaussian
 
@@ -43,32 +34,21 @@ LARGEST_WEIGHT = 100.0
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters of IQL."""
 
-    steps: fields.Count = 1_000_000  # gradient updates, and the horizon of the policy's cosine
-    batch_size: fields.Count = 256  # transitions per update
-    discount: fields.Fraction = 0.99  # γ
     expectile: fields.Fraction = 0.7  # κ: ½ is the mean over the data's actions, 1 their best
     beta: fields.NonNegative = 3.0  # β, how strongly better actions are preferred
     advantage: Literal["target", "online"] = "target"  # critics in the weights; online: FQL family
     joint: bool = False  # losses and the target use the parameters before the update (FQL family)
-
-    # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # Adam, for all networks
     schedule: fields.Schedule = "cosine"  # of the policy only: cosine to 0 over `steps`
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
 
     # Networks
     policy: fields.PolicyKind = "iql"  # iql (ReLU, orthogonal) | fql (GELU)
     unit_std: bool = False  # σ = 1 instead of a learned σ for each action dimension
     tanh_mean: bool = True  # μ = tanh(·); the distribution itself is not squashed
     dropout: bool = False  # drop a tenth of the policy's hidden units (the authors' on Adroit)
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 2  # hidden layers of the policy
     critic: fields.CriticKind = "iql"  # of Q and V: iql (ReLU, orthogonal) | fql
-    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
-    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
 
 class State(NamedTuple):
@@ -103,12 +83,7 @@ def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[A
     return (weight * jnp.square(difference)).mean()
 
 
-def expectile_value_loss(
-    value: Callable[[Array], Array],
-    targets: Callable[[Array, Array], Array],
-    batch: Batch,
-    expectile: Number,
-) -> Loss:
+def expectile_value_loss(value: Any, targets: Evaluate, batch: Batch, expectile: Number) -> Loss:
     """L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s)."""
     q = jax.lax.stop_gradient(targets(batch.observations, batch.actions).min(0))
     v = value(batch.observations)
@@ -116,12 +91,7 @@ def expectile_value_loss(
     return loss, {"value_loss": loss, "v": v.mean()}
 
 
-def value_backup_loss(
-    critics: Callable[[Array, Array], Array],
-    value: Callable[[Array], Array],
-    batch: Batch,
-    discount: Number,
-) -> Loss:
+def value_backup_loss(critics: Evaluate, value: Any, batch: Batch, discount: Number) -> Loss:
     """L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
     next_values = value(batch.next_observations)[None]
     target = learning.td_target(batch.rewards, batch.masks, next_values, discount, "min")

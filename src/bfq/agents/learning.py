@@ -7,15 +7,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
-from bfq.agents.contract import Acting
+from bfq.agents.contract import Acting, Actions, Key, Observations
 from bfq.nets import Critics
 from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")
 Number = float | Float[Array, ""]
 Step = Int[Array, ""]
+Row = Float[Array, " b"]
+Values = Float[Array, "q *b"]  # of each critic
+Draw = Callable[[Observations, Key], Actions]
+Evaluate = Callable[[Observations, Actions], Array]  # Q of each critic, or one number per row
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual constants
 
@@ -66,8 +70,8 @@ def descend(
 
     `clip_norm` > 0 bounds the norm of the gradient; `weight_decay` is AdamW's.
     """
-    gradient, value, extra = _gradient(loss, state.params, clip_norm)
-    new, _ = _adam_step(state, gradient, rate, weight_decay)
+    bounds = (clip_norm, weight_decay)
+    new, _, value, extra = descend_with_target(state, None, loss, rate, 0.0, *bounds)
     return new, value, extra
 
 
@@ -80,25 +84,23 @@ def descend_with_target(
     clip_norm: float = 0.0,
     weight_decay: float = 0.0,
 ) -> tuple[Learner, Any, Float[Array, ""], T]:
-    """One Adam step and a Polyak step of the target, in one pass over memory."""
-    gradient, value, extra = _gradient(loss, state.params, clip_norm)
-    new, (moved,) = _adam_step(state, gradient, rate, weight_decay, (target, target_rate))
-    return new, moved, value, extra
-
-
-def _gradient(
-    loss: Callable[[Any], tuple[Array, T]], params: Any, clip_norm: float
-) -> tuple[Any, Float[Array, ""], T]:
-    (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(params)
+    """One Adam step and a Polyak step of the target, if there is one, in one pass over memory."""
+    (value, extra), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.params)
     if clip_norm:
         norm = optax.tree.norm(gradient)
         factor = jnp.where(norm > clip_norm, clip_norm / jnp.maximum(norm, 1e-12), 1.0)
         gradient = jax.tree.map(lambda g: factor * g, gradient)
-    return gradient, value, extra
+    followers = [] if target is None else [(target, target_rate)]
+    new, moved = _adam_step(state, gradient, rate, weight_decay, followers)
+    return new, moved[0] if moved else None, value, extra
 
 
 def _adam_step(
-    state: Learner, gradient: Any, rate: Number, weight_decay: float, *followers: tuple[Any, Number]
+    state: Learner,
+    gradient: Any,
+    rate: Number,
+    weight_decay: float,
+    followers: list[tuple[Any, Number]],
 ) -> tuple[Learner, list[Any]]:
     """Optax's Adam, written out so that every array is read and written once."""
     count = optax.safe_increment(state.moments.count)
@@ -144,37 +146,26 @@ def due(step: Step, every: int, start: int = 0) -> Float[Array, ""]:
     return ((step % every == 0) & (step >= start)).astype(jnp.float32)
 
 
-def aggregate(values: Float[Array, "q *b"], how: str) -> Float[Array, "*b"]:
+def aggregate(values: Values, how: str) -> Float[Array, "*b"]:
     """The min (clipped double Q) or the mean over the critics."""
     return values.min(0) if how == "min" else values.mean(0)
 
 
-def td_target(
-    rewards: Float[Array, " b"],
-    masks: Float[Array, " b"],
-    next_values: Float[Array, "q *b"],
-    discount: Number,
-    how: str,
-) -> Float[Array, " b"]:
+def td_target(rewards: Row, masks: Row, next_values: Values, discount: Number, how: str) -> Row:
     """y = r + γ · mask · Q′(s′, a′)."""
     return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
 
 
 def backup_values(
-    critics: Callable[[Array, Array], Array],
-    sample: Callable[[Array, PRNGKeyArray], Array],
-    next_observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    samples: int = 1,
-    best: str = "each",
-) -> Float[Array, "q b"]:
+    q: Evaluate, draw: Draw, next_s: Observations, key: Key, samples: int = 1, best: str = "each"
+) -> Values:
     """Q_i′(s′, a′), for samples > 1 with the best of several a′.
 
     "each": every critic takes its own maximum (max-Q backup); "together": the a′ with the largest mean over
     critics (MeanFlowQL's best-of-N target).
     """
-    repeated = jnp.repeat(next_observations, samples, axis=0)
-    values = critics(repeated, sample(repeated, key))
+    repeated = jnp.repeat(next_s, samples, axis=0)
+    values = q(repeated, draw(repeated, key))
     values = values.reshape(values.shape[0], -1, samples)
     if best == "each":
         return values.max(-1)
@@ -182,9 +173,7 @@ def backup_values(
     return jnp.take_along_axis(values, preferred, axis=-1)[..., 0]
 
 
-def critic_loss(
-    values: Float[Array, "q b"], target: Float[Array, " b"], averaged: bool = False
-) -> Float[Array, ""]:
+def critic_loss(values: Values, target: Row, averaged: bool = False) -> Float[Array, ""]:
     """Σ_i E (Q_i(s, a) − y)², or the mean over critics (FQL family)."""
     errors = jnp.square(values - target).mean(1)
     return errors.mean() if averaged else errors.sum()
@@ -195,7 +184,7 @@ def normalize_by_magnitude(values: Float[Array, " b"]) -> Float[Array, ""]:
     return values.mean() / (jax.lax.stop_gradient(jnp.abs(values).mean()) + 1e-6)
 
 
-def guidance_from(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> Float[Array, ""]:
+def guidance_from(values: Values, key: Key, how: str) -> Float[Array, ""]:
     """E Q / sg E|Q|, which does not change when all critics are scaled by the same number.
 
     - "random": Q_k divided by the other critic's |Q_j|, k drawn at each update (DQL, CleanDiffuser);
@@ -213,12 +202,8 @@ def guidance_from(values: Float[Array, "2 b"], key: PRNGKeyArray, how: str) -> F
 
 
 def q_guidance(
-    critics: Critics,
-    observations: Float[Array, "b s"],
-    actions: Float[Array, "b a"],
-    key: PRNGKeyArray,
-    how: str,
-) -> tuple[Float[Array, ""], Float[Array, "2 b"]]:
+    critics: Critics, observations: Observations, actions: Actions, key: Key, how: str
+) -> tuple[Float[Array, ""], Values]:
     """`guidance_from` the critics' values, and these values; "random" may exchange the two critics.
 
     With "random" only Q_k has a gradient. On a CPU the two critics are called one after the other, so that
@@ -241,12 +226,8 @@ def q_guidance(
 
 
 def best_of_n(
-    sample: Callable[[Array, PRNGKeyArray], Array],
-    values: Callable[[Array, Array], Array],
-    observations: Float[Array, "b s"],
-    key: PRNGKeyArray,
-    acting: Acting,
-) -> Float[Array, "b a"]:
+    sample: Draw, values: Evaluate, observations: Observations, key: Key, acting: Acting
+) -> Actions:
     """Draw N candidates per state; take the best one, or draw one from softmax(w · Q)."""
     sample_key, choice_key = jax.random.split(key)
     n = acting.candidates

@@ -36,7 +36,7 @@ from bfq.agents.actor_critic import State
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
 from bfq.flow.few_steps import meanflow_loss
 from bfq.flow.maps import one_step
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
@@ -52,17 +52,13 @@ class Config(actor_critic.Config):
     architecture: fields.Architecture = "embedded"  # as BFQ's
     time_scale: fields.Count = 1  # factor on t and r before their sinusoids; BFQ has 10
 
-    def check(self) -> None:
-        """Refuse a network without pairs of sines and cosines."""
-        fields.check_even_width(self)
+    check = fields.check_even_width
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
-    policy_key, critic_key = jax.random.split(key)
-    make = constructor("velocity", config.architecture)
-    policy = make(policy_key, *spec, config.width, config.depth, config.time_scale)
-    return actor_critic.initial_state(policy, critic_key, spec, config)
+    kind, scale = config.architecture, config.time_scale
+    return actor_critic.initial_state("velocity", kind, key, spec, config, scale)
 
 
 def sample(

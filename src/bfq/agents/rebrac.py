@@ -34,12 +34,10 @@ from bfq.nets.policies import Deterministic
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters of ReBRAC."""
 
-    steps: fields.Count = 1_000_000  # updates of the critics
     batch_size: fields.Count = 1024  # transitions per update
-    discount: fields.Fraction = 0.99  # γ
     policy_penalty: fields.NonNegative = 1.0  # α₁, on ‖π_θ(s) − a‖²; each task has its own
     critic_penalty: fields.NonNegative = 1.0  # α₂, on the distance from the data's next action
     target_noise: fields.NonNegative = 0.2  # standard deviation of the noise on ã
@@ -50,16 +48,12 @@ class Config:
     # Optimization
     learning_rate: fields.NonNegative = 1e-3  # Adam, for the policy
     critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
-    schedule: fields.Schedule = "constant"  # of the learning rate
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 
     # Networks
     policy: fields.PolicyKind = "rebrac"  # rebrac (ReLU, last layer near zero) | fql (GELU)
-    width: fields.Width = 256  # units of a hidden layer of the policy
     depth: fields.Depth = 3  # hidden layers of the policy
     critic: fields.CriticKind = "rebrac"  # rebrac (ReLU and LayerNorm) | fql (GELU and LayerNorm)
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
     critic_depth: fields.Depth = 3  # hidden layers of a critic
 
 

@@ -112,15 +112,11 @@ def with_steps(
 
 
 def sample(
-    policy: ActionNetwork,
-    observations: Observations,
-    key: Key,
-    count: int,
-    temperature: float = 1.0,
+    policy: ActionNetwork, s: Observations, key: Key, count: int, temperature: float = 1.0
 ) -> Actions:
     """a = clip(M steps from temperature · N(0, I), −1, 1)."""
-    noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
-    return jnp.clip(jump(policy, noise, observations, count), -1.0, 1.0)
+    noise = temperature * jax.random.normal(key, (len(s), policy.action_dim))
+    return jnp.clip(jump(policy, noise, s, count), -1.0, 1.0)
 
 
 def sample_drawn(
@@ -166,13 +162,8 @@ def policy_loss(
     )
     imitation = config.bc_weight * bc_loss + config.consistency_weight * consistency
     loss = imitation - config.eta * fql.mean_value(q, normalized=True)
-    metrics = {
-        "policy_loss": loss,
-        "bc_loss": bc_loss,
-        "consistency_loss": consistency,
-        "q_policy": q.mean(),
-    }
-    return loss, metrics
+    parts = {"bc_loss": bc_loss, "consistency_loss": consistency, "q_policy": q.mean()}
+    return loss, {"policy_loss": loss, **parts}
 
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
@@ -195,10 +186,8 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     before = state.networks.params
     critics_target = polyak(state.critics_target, before.critics, config.critic_target_rate)
     policy_target = polyak(state.policy_target, before.policy, config.policy_target_rate)
-    return State(networks, critics_target, policy_target, state.step + 1), {
-        **q_metrics,
-        **pi_metrics,
-    }
+    new = State(networks, critics_target, policy_target, state.step + 1)
+    return new, {**q_metrics, **pi_metrics}
 
 
 def act(
@@ -212,11 +201,10 @@ def act(
         )
     critics, policy = state.networks.params
     policy = policy if acting.policy == "online" else state.policy_target
+    q = with_steps(critics, float(count))
     return learning.best_of_n(
         lambda s, k: sample(policy, s, k, count, acting.temperature),
-        lambda s, a: learning.aggregate(
-            with_steps(critics, float(count))(s, a), config.aggregation
-        ),
+        lambda s, a: learning.aggregate(q(s, a), config.aggregation),
         observations,
         key,
         acting,

@@ -54,7 +54,7 @@ METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_p
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters of SRPO."""
 
     # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
@@ -71,11 +71,8 @@ class Config:
     normalize_gradient: bool = False  # divide g by its RMS over action dimensions (AntMaze)
     subtract_noise: bool = False  # ε_θ − z instead of ε_θ: the same mean, less variance
     expectile: fields.Fraction = 0.7  # κ
-    discount: fields.Fraction = 0.99  # γ
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
 
     # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # of all networks
     schedule: fields.Schedule = "cosine"  # of the policy, over its own phase; the others: constant
     weight_decay: fields.Fixed = 0.01  # of the behavior only: PyTorch's AdamW
 
@@ -84,8 +81,6 @@ class Config:
     depth: fields.Depth = 2  # hidden layers of the policy (AntMaze: 4)
     behavior_depth: fields.Depth = 3  # residual blocks of the behavior
     critic: fields.CriticKind = "relu"  # kind of Q and V
-    critic_width: fields.Width = 256  # units of a hidden layer of Q and V
-    critic_depth: fields.Depth = 2  # hidden layers of Q and V
 
     def check(self) -> None:
         """Refuse fewer updates than phases."""
@@ -119,10 +114,9 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
     behavior = NoiseResNet(behavior_key, *spec, config.width, config.behavior_depth, "srpo")
-    value = Value(
-        value_key, spec.observation_dim, config.critic, config.critic_width, config.critic_depth
-    )
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    sizes = (config.critic, config.critic_width, config.critic_depth)
+    value = Value(value_key, spec.observation_dim, *sizes)
+    critics = Critics(critic_key, *spec, *sizes)
     policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
     return State(
         behavior=learning.learner(behavior),

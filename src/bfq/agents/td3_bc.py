@@ -23,46 +23,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
-from bfq.agents.contract import (
-    DETERMINISTIC,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Spec,
-)
+from bfq.agents.contract import DETERMINISTIC, Actions, Agent, Batch, Key, Loss, Metrics, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.nets import Critics, constructor
 from bfq.nets.policies import Deterministic
 
 
 @fields.hyperparameters
-class Config:
+class Config(fields.ValueBased):
     """Hyperparameters of TD3-BC."""
 
-    steps: fields.Count = 1_000_000  # updates of the critics
-    batch_size: fields.Count = 256  # transitions per update
-    discount: fields.Fraction = 0.99  # γ
     eta: fields.NonNegative = 2.5  # α, the strength of value guidance
     target_noise: fields.NonNegative = 0.2  # standard deviation of the noise on ã
     target_noise_bound: fields.NonNegative = 0.5  # bound on that noise
     policy_every: fields.Count = 2  # updates between two steps of the policy and of both targets
 
-    # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # Adam, for policy and critics
-    schedule: fields.Schedule = "constant"  # of the learning rate
-    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
 
     # Networks
     policy: fields.PolicyKind = "relu"  # relu (the authors') | fql (GELU, as the FQL family)
-    width: fields.Width = 256  # units of a hidden layer of the policy
-    depth: fields.Depth = 2  # hidden layers of the policy
     critic: fields.CriticKind = "relu"  # relu (the authors') | fql (GELU and LayerNorm)
-    critic_width: fields.Width = 256  # units of a hidden layer of a critic
-    critic_depth: fields.Depth = 2  # hidden layers of a critic
 
 
 class State(NamedTuple):

@@ -19,16 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bfq.flow.maps import (
-    Action,
-    Number,
-    Observation,
-    Row,
-    Scalar,
-    Velocity,
-    conditional_velocity,
-    noisy_action,
-)
+from bfq.flow import maps
+from bfq.flow.maps import Action, Number, Observation, Row, Scalar, Velocity
 from bfq.flow.matching import push
 from bfq.nets.primitives import forward_mode
 
@@ -81,7 +73,7 @@ def meanflow_loss(
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, action.shape)
     r, t = interval_times(time_key, len(action), flow_ratio, distribution)
-    a_t, v = noisy_action(action, noise, t), conditional_velocity(action, noise)
+    a_t, v = maps.noisy_action(action, noise, t), maps.conditional_velocity(action, noise)
     u, target = average_velocity(velocity, a_t, r, t, observation, v)
     error = jnp.square(u - target).mean(-1)
     return (jax.lax.stop_gradient((error + SMALL) ** (-adaptive_power)) * error).mean()
@@ -96,19 +88,14 @@ DATA_STD = 0.5  # σ that the data are taken to have
 Consistency = Callable[[Array, Array], Array]  # (a_t, t) -> a
 
 
-def c_skip(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
-    """σ² / ((t − ε)² + σ²): 1 at t = ε."""
-    return DATA_STD**2 / (jnp.square(t - LEAST) + DATA_STD**2)
-
-
-def c_out(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
-    """σ (t − ε) / √(t² + σ²): 0 at t = ε."""
-    return DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
-
-
 def consistency_function(net: Consistency, x: Action, t: Float[Array, "..."]) -> Action:
-    """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t); t is one number a row, or one for all rows."""
-    return c_skip(t)[..., None] * x + c_out(t)[..., None] * net(x, t)
+    """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t), the identity at t = ε.
+
+    c_skip = σ² / ((t − ε)² + σ²) and c_out = σ (t − ε) / √(t² + σ²); t is one number a row, or one for all.
+    """
+    c_skip = DATA_STD**2 / (jnp.square(t - LEAST) + DATA_STD**2)
+    c_out = DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
+    return c_skip[..., None] * x + c_out[..., None] * net(x, t)
 
 
 def karras_time(index: Int[Array, "*b"], count: Int[Array, ""] | int) -> Float[Array, "*b"]:
@@ -201,11 +188,11 @@ def step_times(key: PRNGKeyArray, k: Row) -> Row:
 
 
 def finest_steps_loss(
-    velocity: ShortcutField, x0: Action, x1: Action, t: Row, observation: Observation, finest: int
+    velocity: ShortcutField, x0: Action, x1: Action, t: Row, s: Observation, finest: int
 ) -> Scalar:
     """L_flow = E ‖v(x_t, t, log2 M; s) − (x1 − (1 − ϵ) x0)‖² (mean over action dimensions)."""
     k = jnp.full_like(t, levels(finest))
-    output = velocity(shortcut_point(x0, x1, t), t, k, observation)
+    output = velocity(shortcut_point(x0, x1, t), t, k, s)
     return jnp.square(output - (x1 - (1.0 - REMAINDER) * x0)).mean()
 
 

@@ -23,11 +23,10 @@ class SamplingTimes(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The coefficients of each step of a sampler.
+    """The coefficients of each step of a sampler; a term that a rule never has is None.
 
-    x ← keep · x + pull · clip(â(x, t), −1, 1) + past · (the previous â) + fresh · N(0, I).
     ε̂ never appears: it is (x − α â)/σ with the clipped â, which is also what CleanDiffuser's clipping of ε̂
-    amounts to. A term that a rule never has is None.
+    amounts to.
     """
 
     keep: Float[Array, " n"]
