@@ -28,7 +28,7 @@ online policy, temperature 1 and a softmax weight of 1.
 """
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 
@@ -45,7 +45,7 @@ class Config(actor_critic.Config):
 
     # Diffusion
     denoising_steps: fields.Count = 5  # T: times of the schedule, and steps of the chain
-    noise_schedule: Literal["cosine", "vp"] = "cosine"  # cosine (CleanDiffuser) | vp (official)
+    noise_schedule: fields.NoiseSchedule = "cosine"  # CleanDiffuser | vp (DQL) | linear (EDP)
     sampler: fields.ChainSampler = "ancestral"  # ancestral (CleanDiffuser) | posterior (official)
 
     # Optimization

@@ -42,7 +42,7 @@ from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
-class Config(actor_critic.Config):
+class Config(dql.Config):
     """Hyperparameters of EDP."""
 
     # Diffusion
@@ -50,16 +50,7 @@ class Config(actor_critic.Config):
     denoising_steps: fields.Count = 15  # steps from noise to action
     predicts: Literal["action", "noise"] = "action"  # action (CleanDiffuser) | noise (official)
     approximation: Literal["fresh", "shared"] = "fresh"  # a^π's draw; shared: L_d's (official)
-    noise_schedule: Literal["cosine", "linear", "vp"] = "cosine"  # CleanDiffuser; official: linear
     sampler: fields.ChainSampler = "dpm_solver"  # ddim: CleanDiffuser on AntMaze
-
-    # Optimization
-    learning_rate: fields.NonNegative = 3e-4  # AdamW, for the policy
-    critic_learning_rate: fields.NonNegative = 3e-4  # Adam, for the critics
-    weight_decay: fields.Fixed = 0.01  # of the policy only: PyTorch's AdamW
-
-    # Networks
-    denoiser: fields.DenoiserKind = "clean_diffuser"  # edp (its authors) | official (DQL's)
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""

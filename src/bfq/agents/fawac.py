@@ -20,7 +20,7 @@ in FQL's code.
 """
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,8 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, fql, iql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Observations, Spec
-from bfq.agents.fql import State
-from bfq.flow.matching import random_matching_errors, sample
+from bfq.agents.fql import Networks, State
+from bfq.flow.matching import random_matching_errors
 from bfq.nets import ActionNetwork, Critics, Value, constructor
 
 
@@ -42,14 +42,6 @@ class Config(fql.FlowConfig):
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
 
 
-class Networks(NamedTuple):
-    """The networks that the one optimizer updates."""
-
-    critics: Critics  # φ
-    flow: ActionNetwork  # θ
-    value: Value | None  # ψ, if V is a network
-
-
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, value_key = jax.random.split(key, 3)
@@ -59,7 +51,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     value = None
     if config.baseline == "network":
         value = Value(value_key, spec.observation_dim, *sizes)
-    return fql.joint_state(Networks(critics, flow, value))
+    return fql.joint_state(Networks(critics, flow, value=value))
 
 
 def baseline(
@@ -68,7 +60,7 @@ def baseline(
     """V_ψ(s) if there is such a network, else Q̄_φ(s, a^π) with one a^π of the policy."""
     if networks.value is not None:
         return networks.value(observations)
-    actions = sample(networks.flow, observations, key, networks.flow.action_dim, flow_steps)
+    actions = fql.propose(networks, observations, key, flow_steps)
     return networks.critics(observations, actions).mean(0)
 
 
@@ -98,8 +90,7 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     """L_Q + L_V + L_π; targets and weights use the networks before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
-    flow = before.flow
-    proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
+    proposal = partial(fql.propose, before, steps=config.flow_steps)
     td = fql.td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
     fitted = value_loss(networks.value, state.critics_target, batch)
     imitation = policy_loss(networks.flow, before, batch, policy_key, config)
@@ -112,7 +103,7 @@ AGENT = Agent(
     Config,
     init,
     partial(fql.joint_update, total_loss),
-    fql.act_by_euler,
+    fql.act,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
     reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",

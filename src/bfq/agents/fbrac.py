@@ -21,13 +21,12 @@ candidates, the online critics select.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 
 from bfq.agents import fields, fql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
-from bfq.agents.fql import State
+from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors, sample
 from bfq.nets import ActionNetwork, Critics, constructor
 
@@ -39,13 +38,6 @@ class Config(fql.FlowConfig):
     alpha: fields.NonNegative = 1.0  # α, the strength of imitation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
     aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
-
-
-class Networks(NamedTuple):
-    """The networks that the one optimizer updates."""
-
-    critics: Critics  # φ
-    flow: ActionNetwork  # θ
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
@@ -72,8 +64,7 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     """L_Q + L_π; targets, and the critics inside L_π, are those before the step."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
-    flow = before.flow
-    proposal = partial(sample, flow, action_dim=flow.action_dim, steps=config.flow_steps)
+    proposal = partial(fql.propose, before, steps=config.flow_steps)
     td = fql.td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
     return fql.added(td, policy_loss(networks.flow, before.critics, batch, policy_key, config))
 
@@ -84,7 +75,7 @@ AGENT = Agent(
     Config,
     init,
     partial(fql.joint_update, total_loss),
-    fql.act_by_euler,
+    fql.act,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
     reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",

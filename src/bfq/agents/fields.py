@@ -37,6 +37,7 @@ CriticKind = Literal["clean_diffuser", "plain", "fql", "relu", "iql", "rebrac", 
 PolicyKind = Literal["relu", "iql", "rebrac", "fql"]
 Activation = Literal["mish", "gelu", "relu", "silu", "tanh"]
 Architecture = Literal["embedded", "residual", "raw_time"]
+NoiseSchedule = Literal["cosine", "vp", "linear"]
 ChainSampler = Literal["ancestral", "posterior", "ddim", "dpm_solver"]
 Sampler = Literal["ancestral", "posterior", "ddim", "dpm_solver", "sqrt_beta"]
 DenoiserKind = Literal["official", "clean_diffuser", "edp"]

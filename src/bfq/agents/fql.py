@@ -43,7 +43,7 @@ from bfq.agents.contract import (
 from bfq.agents.learning import Draw, Evaluate, Learner, Step
 from bfq.flow.matching import push, random_matching_errors
 from bfq.flow.matching import sample as sample_flow
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics, Value, constructor
 
 
 @fields.hyperparameters
@@ -77,14 +77,15 @@ class State(NamedTuple):
 
 
 class Networks(NamedTuple):
-    """The networks that the one optimizer updates."""
+    """The networks that the one optimizer of an agent of this family updates."""
 
     critics: Critics  # φ
     flow: ActionNetwork  # θ
-    policy: ActionNetwork  # ω
+    policy: Any = None  # ω, FQL's one-step policy
+    value: Value | None = None  # ψ, where an agent has V
 
 
-def joint_state(networks: Any) -> State:
+def joint_state(networks: Networks) -> State:
     """These networks, and a target equal to their critics."""
     return State(learning.learner(networks), networks.critics, jnp.zeros((), jnp.int32))
 
@@ -105,6 +106,15 @@ def sample(
     """a = clip(μ_ω(z; s), −1, 1), z ~ temperature · N(0, I): one network call."""
     noise = temperature * jax.random.normal(key, (len(observations), policy.action_dim))
     return jnp.clip(policy(noise, observations), -1.0, 1.0)
+
+
+def propose(
+    networks: Networks, s: Observations, key: Key, steps: int, temperature: float = 1.0
+) -> Actions:
+    """An action per state from temperature · N(0, I): by the one-step policy, or in Euler steps."""
+    if networks.policy is not None:
+        return sample(networks.policy, s, key, temperature)
+    return sample_flow(networks.flow, s, key, networks.flow.action_dim, steps, temperature)
 
 
 def td_loss(
@@ -159,7 +169,7 @@ def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config:
     """L_Q + L_π."""
     critic_key, policy_key = jax.random.split(key)
     before = state.networks.params
-    proposal = partial(sample, before.policy)
+    proposal = partial(propose, before, steps=config.flow_steps)
     td = td_loss(networks.critics, state.critics_target, proposal, batch, critic_key, config)
     return added(td, policy_loss(networks, before, batch, policy_key, config))
 
@@ -184,29 +194,17 @@ def joint_update(
     return State(networks, target, state.step + 1), metrics
 
 
-def act(
-    state: State, observations: Observations, key: Key, config: Config, acting: Acting
-) -> Actions:
-    """One network call per action; of N candidates, the online critics select one."""
-    networks = state.networks.params
-    return learning.best_of_n(
-        lambda s, k: sample(networks.policy, s, k, acting.temperature),
-        lambda s, a: learning.aggregate(networks.critics(s, a), config.aggregation),
-        observations,
-        key,
-        acting,
-    )
-
-
-def act_by_euler(
-    state: State, observations: Observations, key: Key, config: Any, acting: Acting
-) -> Actions:
-    """Euler steps from temperature · N(0, I); of N candidates, the online critics select one."""
-    critics, flow = state.networks.params.critics, state.networks.params.flow
+def act(state: State, observations: Observations, key: Key, config: Any, acting: Acting) -> Actions:
+    """The one-step policy or else Euler steps; of N candidates, the online critics select one."""
+    networks: Networks = state.networks.params
     steps = acting.sampling_steps or config.flow_steps
+
+    def draw(s: Observations, k: Key) -> Actions:
+        return propose(networks, s, k, steps, acting.temperature)
+
     return learning.best_of_n(
-        lambda s, k: sample_flow(flow, s, k, flow.action_dim, steps, acting.temperature),
-        lambda s, a: learning.aggregate(critics(s, a), config.aggregation),
+        draw,
+        lambda s, a: learning.aggregate(networks.critics(s, a), config.aggregation),
         observations,
         key,
         acting,

@@ -93,9 +93,9 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
-    sizes = (config.critic, config.critic_width, config.critic_depth)
-    value = Value(value_key, spec.observation_dim, *sizes)
-    critics = Critics(critic_key, *spec, *sizes)
+    sizes = (config.critic_width, config.critic_depth)
+    value = Value(value_key, spec.observation_dim, config.critic, *sizes)
+    critics = Critics(critic_key, *spec, config.critic, *sizes)
     return State(
         policy=learning.learner(policy),
         policy_target=policy,
@@ -126,11 +126,7 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
     count = state.step // config.critic_every
     rate = learning_rate(config.learning_rate, config.critic_schedule, count, config.steps)
-    value, _, v_metrics = descend(
-        state.value,
-        lambda psi: iql.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
-        rate,
-    )
+    value, _, v_metrics = iql.fit_value(state, batch, config.expectile, rate)
     critics, _, q_metrics = descend(
         state.critics,
         lambda phi: iql.value_backup_loss(phi, value.params, batch, config.discount),

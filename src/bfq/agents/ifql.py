@@ -14,15 +14,14 @@ Deviation: logged actions are not clipped to ±(1 − 1e-5).
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 
 from bfq.agents import fields, fql, iql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
-from bfq.agents.fql import State
+from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import ActionNetwork, Critics, Value, constructor
+from bfq.nets import Critics, Value, constructor
 
 
 @fields.hyperparameters
@@ -36,14 +35,6 @@ class Config(fql.FlowConfig):
     aggregation = "min"
 
 
-class Networks(NamedTuple):
-    """The networks that the one optimizer updates."""
-
-    critics: Critics  # φ
-    value: Value  # ψ
-    flow: ActionNetwork  # θ
-
-
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, value_key, flow_key = jax.random.split(key, 3)
@@ -51,7 +42,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
     value = Value(value_key, spec.observation_dim, *sizes)
     flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
-    return fql.joint_state(Networks(critics, value, flow))
+    return fql.joint_state(Networks(critics, flow, value=value))
 
 
 def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
@@ -71,7 +62,7 @@ AGENT = Agent(
     Config,
     init,
     partial(fql.joint_update, total_loss),
-    fql.act_by_euler,
+    fql.act,
     samplers=("euler",),
     ignores=lambda config: ("policy",),
     reference="Park, Li and Levine, Flow Q-Learning, ICML 2025, where it is a baseline",

@@ -91,6 +91,16 @@ def expectile_value_loss(value: Any, targets: Evaluate, batch: Batch, expectile:
     return loss, {"value_loss": loss, "v": v.mean()}
 
 
+def fit_value(
+    state: Any, batch: Batch, expectile: Number, rate: Number
+) -> tuple[Learner, Float[Array, ""], Metrics]:
+    """One Adam step of V on the target critics."""
+    target = state.critics_target
+    return descend(
+        state.value, lambda psi: expectile_value_loss(psi, target, batch, expectile), rate
+    )
+
+
 def value_backup_loss(critics: Evaluate, value: Any, batch: Batch, discount: Number) -> Loss:
     """L_Q = Σ_i E (Q_i(s, a) − r − γ · mask · V(s′))², without gradient into V."""
     next_values = value(batch.next_observations)[None]
@@ -121,11 +131,7 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     """One update of value, policy, critics and target, in that order or all at once."""
     constant = learning_rate(config.learning_rate, "constant", state.step, config.steps)
     falling = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    value, _, v_metrics = descend(
-        state.value,
-        lambda psi: expectile_value_loss(psi, state.critics_target, batch, config.expectile),
-        constant,
-    )
+    value, _, v_metrics = fit_value(state, batch, config.expectile, constant)
     current = state.value.params if config.joint else value.params
     judge = state.critics.params if config.advantage == "online" else state.critics_target
     policy, pi_loss, pi_metrics = descend(

@@ -114,9 +114,9 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
     behavior = NoiseResNet(behavior_key, *spec, config.width, config.behavior_depth, "srpo")
-    sizes = (config.critic, config.critic_width, config.critic_depth)
-    value = Value(value_key, spec.observation_dim, *sizes)
-    critics = Critics(critic_key, *spec, *sizes)
+    sizes = (config.critic_width, config.critic_depth)
+    value = Value(value_key, spec.observation_dim, config.critic, *sizes)
+    critics = Critics(critic_key, *spec, config.critic, *sizes)
     policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
     return State(
         behavior=learning.learner(behavior),
@@ -203,11 +203,7 @@ def critic_phase(state: State, batch: Batch, key: Key, config: Config) -> State:
         loss, metrics = iql.value_backup_loss(phi, state.value.params, batch, config.discount)
         return 0.5 * loss, metrics
 
-    value, _, v_metrics = descend(
-        state.value,
-        lambda psi: iql.expectile_value_loss(psi, state.critics_target, batch, config.expectile),
-        config.learning_rate,
-    )
+    value, _, v_metrics = iql.fit_value(state, batch, config.expectile, config.learning_rate)
     critics, q_loss, q_metrics = descend(state.critics, critic_loss, config.learning_rate)
     target = polyak(state.critics_target, critics.params, config.critic_target_rate)
     metrics = {**state.told, **v_metrics, **q_metrics, "critic_loss": q_loss}

@@ -258,58 +258,50 @@ def _metadata(text: npt.NDArray[Any] | None) -> dict[str, Any]:
     return facts
 
 
+def _require(ok: Any, sentence: str) -> None:
+    if not ok:
+        raise ValueError(sentence)
+
+
 def _check(arrays: dict[str, Floats], facts: dict[str, Any]) -> None:
     """Check that the parts of a policy fit together and are finite."""
     names = facts.get("activations")
     if not isinstance(names, list) or not 1 <= len(names) <= MOST_LAYERS:
         raise ValueError("the policy lacks a list of activations.")
-    if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
-        raise ValueError(f"the policy has an activation other than {', '.join(ACTIVATIONS)}.")
-    if facts.get("output") not in OUTPUTS:
-        raise ValueError(f"the policy's output is not one of {', '.join(OUTPUTS)}.")
-    expected = {
-        *VECTORS,
-        *(f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names))),
-    }
-    if set(arrays) != expected:
-        wrong = sorted(set(arrays) ^ expected)[0]
-        raise ValueError(
-            f"the policy {'lacks' if wrong in expected else 'has an unknown'} {wrong!r}."
-        )
+    known = all(isinstance(name, str) and name in ACTIVATIONS for name in names)
+    _require(known, f"the policy has an activation other than {', '.join(ACTIVATIONS)}.")
+    output = facts.get("output")
+    _require(output in OUTPUTS, f"the policy's output is not one of {', '.join(OUTPUTS)}.")
+    kinds = ("weight", "bias")
+    expected = {*VECTORS, *(f"{kind}_{k}" for kind in kinds for k in range(len(names)))}
+    for wrong in sorted(set(arrays) ^ expected):
+        does = "lacks" if wrong in expected else "has an unknown"
+        raise ValueError(f"the policy {does} {wrong!r}.")
     for name, array in arrays.items():
-        if array.dtype != np.float32 or not array.size or not np.isfinite(array).all():
-            raise ValueError(f"the policy's {name} does not hold finite float32 numbers.")
-    _check_numbers(facts)
-    _check_sizes(arrays, facts, len(names))
-
-
-def _check_numbers(facts: dict[str, Any]) -> None:
+        numbers: Any = array.dtype == np.float32 and array.size > 0 and np.isfinite(array).all()
+        _require(numbers, f"the policy's {name} does not hold finite float32 numbers.")
     temperature, noise = facts.get("temperature"), facts.get("noise_dim")
     if not isinstance(temperature, int | float) or not 0.0 <= temperature < math.inf:
         raise ValueError("the policy's temperature is not a number of at least 0.")
     if not isinstance(noise, int) or isinstance(noise, bool) or noise < 0:
         raise ValueError("the policy's noise_dim is not a count.")
+    _check_sizes(arrays, output == "noise_minus", noise, len(names))
 
 
-def _check_sizes(arrays: dict[str, Floats], facts: dict[str, Any], layers: int) -> None:
+def _check_sizes(arrays: dict[str, Floats], needs_noise: bool, noise: int, layers: int) -> None:
     mean, std, low, high = (arrays[name] for name in VECTORS)
-    if mean.ndim != 1 or std.shape != mean.shape or not (std > 0).all():
-        raise ValueError("the policy's observation_std does not fit its observation_mean.")
-    if low.ndim != 1 or high.shape != low.shape or not (low < high).all():
-        raise ValueError("the policy's action_high does not fit its action_low.")
-    if facts["noise_dim"] not in (
-        (len(low),) if facts["output"] == "noise_minus" else (0, len(low))
-    ):
-        raise ValueError(
-            f"the policy's noise_dim is {facts['noise_dim']}, with {len(low)} actions."
-        )
-    width = len(mean) + facts["noise_dim"]
+    fits: Any = mean.ndim == 1 and std.shape == mean.shape and (std > 0).all()
+    _require(fits, "the policy's observation_std does not fit its observation_mean.")
+    fits = low.ndim == 1 and high.shape == low.shape and (low < high).all()
+    _require(fits, "the policy's action_high does not fit its action_low.")
+    fits = noise == len(low) or (noise == 0 and not needs_noise)
+    _require(fits, f"the policy's noise_dim is {noise}, with {len(low)} actions.")
+    width = len(mean) + noise
     for k in range(layers):
         weight, bias = arrays[f"weight_{k}"], arrays[f"bias_{k}"]
-        if weight.ndim != 2 or weight.shape[0] != width or bias.shape != weight.shape[1:]:
-            raise ValueError(
-                f"the policy's layer {k} has shapes {weight.shape}, {bias.shape} on {width}."
-            )
+        fits = weight.ndim == 2 and weight.shape[0] == width and bias.shape == weight.shape[1:]
+        shapes = f"{weight.shape}, {bias.shape}"
+        _require(fits, f"the policy's layer {k} has shapes {shapes} on {width}.")
         width = weight.shape[1]
-    if width != len(low):
-        raise ValueError(f"the policy's last layer has {width} numbers for {len(low)} actions.")
+    wrong = f"the policy's last layer has {width} numbers for {len(low)} actions."
+    _require(width == len(low), wrong)

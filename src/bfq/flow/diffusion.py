@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.primitives import scan_steps
 
@@ -111,7 +112,7 @@ class NoisyActions(NamedTuple):
     time: Float[Array, " b"]  # its index, uniform on 0 … T − 1
 
 
-def draw_noisy(schedule: Schedule, actions: Action, key: PRNGKeyArray) -> NoisyActions:
+def draw_noisy(schedule: Schedule, actions: Action, key: Key) -> NoisyActions:
     """Noise and a time for each action."""
     noise_key, time_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, actions.shape)
@@ -127,7 +128,7 @@ def squared_error(predicted: Action, wanted: Action, total: bool = False) -> Flo
 
 
 def noise_loss(
-    predict: Predict, schedule: Schedule, actions: Action, key: PRNGKeyArray, total: bool = False
+    predict: Predict, schedule: Schedule, actions: Action, key: Key, total: bool = False
 ) -> Float[Array, ""]:
     """E ‖ε̂(a_t, t) − ε‖², t uniform."""
     at = draw_noisy(schedule, actions, key)
@@ -135,12 +136,7 @@ def noise_loss(
 
 
 def denoise(
-    sampler: str,
-    predict_action: Predict,
-    schedule: Schedule,
-    noise: Action,
-    key: PRNGKeyArray,
-    steps: int,
+    sampler: str, predict_action: Predict, schedule: Schedule, noise: Action, key: Key, steps: int
 ) -> Action:
     """From noise to action by the rule `sampler`.
 
@@ -152,7 +148,7 @@ def denoise(
     clip_state = sampler == "sqrt_beta"
 
     def step(
-        carry: tuple[Array, Array], row: tuple[Array, Any, PRNGKeyArray]
+        carry: tuple[Array, Array], row: tuple[Array, Any, Key]
     ) -> tuple[tuple[Array, Array], None]:
         (x, previous), (time, by, k) = carry, row
         action = predict_action(x, time)
@@ -180,7 +176,7 @@ def generate(
     net: Callable[[Array, Array, Array], Array],
     observations: Float[Array, "b s"],
     action_dim: int,
-    key: PRNGKeyArray,
+    key: Key,
     recipe: Recipe,
     temperature: float | Float[Array, ""] = 1.0,
 ) -> Action:

@@ -153,7 +153,7 @@ def multistep(
     return x
 
 
-ShortcutField = Callable[[Array, Array, Array, Array], Array]  # (x_t, t, k, s) -> v
+Shortcut = Callable[[Array, Array, Array, Array], Array]  # (x_t, t, k, s) -> v
 REMAINDER = 1e-5  # share of the noise that is left at t = 1
 
 
@@ -188,7 +188,7 @@ def step_times(key: PRNGKeyArray, k: Row) -> Row:
 
 
 def finest_steps_loss(
-    velocity: ShortcutField, x0: Action, x1: Action, t: Row, s: Observation, finest: int
+    velocity: Shortcut, x0: Action, x1: Action, t: Row, s: Observation, finest: int
 ) -> Scalar:
     """L_flow = E ‖v(x_t, t, log2 M; s) − (x1 − (1 − ϵ) x0)‖² (mean over action dimensions)."""
     k = jnp.full_like(t, levels(finest))
@@ -197,29 +197,18 @@ def finest_steps_loss(
 
 
 def half_steps_loss(
-    velocity: ShortcutField,
-    target: ShortcutField,
-    x0: Action,
-    x1: Action,
-    t: Row,
-    k: Row,
-    observation: Observation,
+    velocity: Shortcut, target: Shortcut, x0: Action, x1: Action, t: Row, k: Row, s: Observation
 ) -> Scalar:
     """L_cons = E ‖v(x_t, t, k; s) − sg ½(v₁ + v₂)‖², v₁ and v₂ two half steps (index k + 1) of the target."""
     x_t, half = shortcut_point(x0, x1, t), 0.5 * jnp.exp2(-k)
-    first = target(x_t, t, k + 1.0, observation)
-    second = target(x_t + half[:, None] * first, t + half, k + 1.0, observation)
+    first = target(x_t, t, k + 1.0, s)
+    second = target(x_t + half[:, None] * first, t + half, k + 1.0, s)
     average = jax.lax.stop_gradient(0.5 * (first + second))
-    return jnp.square(velocity(x_t, t, k, observation) - average).mean()
+    return jnp.square(velocity(x_t, t, k, s) - average).mean()
 
 
 def shortcut_losses(
-    velocity: ShortcutField,
-    target: ShortcutField,
-    x1: Action,
-    observation: Observation,
-    key: PRNGKeyArray,
-    finest: int,
+    velocity: Shortcut, target: Shortcut, x1: Action, s: Observation, key: PRNGKeyArray, finest: int
 ) -> tuple[Scalar, Scalar]:
     """L_flow and L_cons on the same data, each with its own noise and times.
 
@@ -228,13 +217,13 @@ def shortcut_losses(
     flow_noise, flow_time, noise_key, time_key = jax.random.split(key, 4)
     count = len(x1)
     x0, t = jax.random.normal(flow_noise, x1.shape), finest_times(flow_time, count, finest)
-    flow = finest_steps_loss(velocity, x0, x1, t, observation, finest)
+    flow = finest_steps_loss(velocity, x0, x1, t, s, finest)
     k = step_indices(count, finest)
     x0, t = jax.random.normal(noise_key, x1.shape), step_times(time_key, k)
-    return flow, half_steps_loss(velocity, target, x0, x1, t, k, observation)
+    return flow, half_steps_loss(velocity, target, x0, x1, t, k, s)
 
 
-def jump(velocity: ShortcutField, x0: Action, observation: Observation, steps: int) -> Action:
+def jump(velocity: Shortcut, x0: Action, observation: Observation, steps: int) -> Action:
     """x ← x + v(x, i/M, log2 M; s)/M for i = 0 … M − 1, differentiable and not clipped."""
     k = jnp.full((), levels(steps), jnp.float32)
     return push(lambda x, t, s: velocity(x, t, k, s), x0, observation, steps)

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.primitives import use_kernels
 
@@ -42,17 +43,8 @@ class Critics(eqx.Module):
 
     stacked: Any  # one network, every leaf of which has the critics along its first axis
 
-    def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        kind: str,
-        width: int,
-        depth: int,
-        count: int = 2,
-    ):
-        make, fan_in = constructor("critic", kind), observation_dim + action_dim
+    def __init__(self, key: Key, s: int, a: int, kind: str, width: int, depth: int, count: int = 2):
+        make, fan_in = constructor("critic", kind), s + a
         keys = jax.random.split(key, count)
         self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
 
@@ -74,7 +66,7 @@ class Value(eqx.Module):
 
     net: Any
 
-    def __init__(self, key: PRNGKeyArray, observation_dim: int, kind: str, width: int, depth: int):
+    def __init__(self, key: Key, observation_dim: int, kind: str, width: int, depth: int):
         self.net = constructor("critic", kind)(key, observation_dim, width, depth)
 
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.mlp import MLP, Initializer, uniform, variance_scaling
 from bfq.nets.residual import ResidualVelocity
@@ -16,7 +17,7 @@ from bfq.nets.velocity import EmbeddedDenoiser, EmbeddedVelocity, FlowNet, RawTi
 def orthogonal(gain: float) -> Initializer:
     """Weights with orthogonal rows or columns of length `gain`, and zero biases, as IQL."""
 
-    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         tall = jax.random.normal(key, (max(fan_in, fan_out), min(fan_in, fan_out)))
         weight = nearest_orthogonal(tall)
         return gain * (weight if fan_in >= fan_out else weight.T), jnp.zeros(fan_out)

@@ -10,17 +10,18 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.primitives import replaceable
 
-Initializer = Callable[[PRNGKeyArray, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
+Initializer = Callable[[Key, int, int], tuple[Float[Array, "i o"], Float[Array, " o"]]]
 
 
 def uniform(bound: float | None = None, bias: float | None = None) -> Initializer:
     """Weights from U(±bound), ±1/√fan_in by default; constant biases, or biases from the same law."""
 
-    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         most = fan_in**-0.5 if bound is None else bound
         weight_key, bias_key = jax.random.split(key)
         weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-most, maxval=most)
@@ -37,7 +38,7 @@ torch_uniform = uniform()  # PyTorch's Linear: CleanDiffuser, DQL, TD3-BC
 def variance_scaling(scale: float) -> Initializer:
     """Uniform weights of variance scale / fan-average with zero biases, as in the FQL family."""
 
-    def initialize(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+    def initialize(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
         bound = (3.0 * scale * 2.0 / (fan_in + fan_out)) ** 0.5
         weight = jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound)
         return weight, jnp.zeros(fan_out)
@@ -72,7 +73,7 @@ class Linear(eqx.Module):
     bias: Float[Array, " o"]
 
     def __init__(
-        self, key: PRNGKeyArray, fan_in: int, fan_out: int, initialize: Initializer = torch_uniform
+        self, key: Key, fan_in: int, fan_out: int, initialize: Initializer = torch_uniform
     ):
         self.weight, self.bias = initialize(key, fan_in, fan_out)
 
@@ -126,7 +127,7 @@ class MLP(eqx.Module):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         fan_in: int,
         fan_out: int,
         width: int,

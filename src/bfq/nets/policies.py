@@ -3,24 +3,24 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.mlp import ACTIVATIONS, MLP
 
+Number = float | Float[Array, ""]
 LOG_STD_RANGE = (-5.0, 2.0)  # IQL's bounds on log σ
 DROPOUT = 0.1  # share of hidden units left out while training, where a policy has dropout
 
 
-def drop(x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b d"]:
+def drop(x: Float[Array, "*b d"], rate: float, key: Key | None) -> Float[Array, "*b d"]:
     """Sets a share `rate` of the numbers to 0 and divides the others by 1 − rate; without a key, x itself."""
     if key is None:
         return x
     return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
-def dropped_out(
-    net: MLP, x: Float[Array, "*b i"], key: PRNGKeyArray, rate: float
-) -> Float[Array, "*b o"]:
+def dropped_out(net: MLP, x: Float[Array, "*b i"], key: Key, rate: float) -> Float[Array, "*b o"]:
     """The MLP with each hidden unit at 0 with probability `rate`, else at 1/(1 − rate) of itself."""
     for k, (linear, activation) in enumerate(zip(net.hidden, net.activations, strict=True)):
         x = drop(ACTIVATIONS[activation](linear(x)), rate, jax.random.fold_in(key, k))
@@ -37,11 +37,7 @@ class Deterministic(eqx.Module):
         return jnp.tanh(self.mean(observations))
 
     def smoothed(
-        self,
-        observations: Float[Array, "*b s"],
-        key: PRNGKeyArray,
-        noise: float | Float[Array, ""],
-        bound: float | Float[Array, ""],
+        self, observations: Float[Array, "*b s"], key: Key, noise: Number, bound: Number
     ) -> Float[Array, "*b a"]:
         """clip(π(s) + clip(noise · N(0, I), ±bound), ±1): TD3's action in a target."""
         action = self(observations)
@@ -64,7 +60,7 @@ class Gaussian(eqx.Module):
         self.log_std = None if unit_std else jnp.zeros(mean.output.bias.shape[-1])
 
     def __call__(
-        self, observations: Float[Array, "*b s"], dropout_key: PRNGKeyArray | None = None
+        self, observations: Float[Array, "*b s"], dropout_key: Key | None = None
     ) -> Float[Array, "*b a"]:
         """μ(s), the action at evaluation; with a key, as in training with dropout."""
         if dropout_key is None:
@@ -77,7 +73,7 @@ class Gaussian(eqx.Module):
         self,
         observations: Float[Array, "*b s"],
         actions: Float[Array, "*b a"],
-        dropout_key: PRNGKeyArray | None = None,
+        dropout_key: Key | None = None,
     ) -> Float[Array, "*b"]:
         """log N(a; μ(s), σ² I) = −½ Σ ((a − μ)/σ)² − Σ log σ − (d/2) log 2π."""
         log_std = jnp.zeros(()) if self.log_std is None else jnp.clip(self.log_std, *LOG_STD_RANGE)

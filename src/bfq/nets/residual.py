@@ -5,7 +5,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.mlp import Initializer, LayerNorm, Linear, gelu, mish, torch_uniform, variance_scaling
 from bfq.nets.policies import drop
@@ -13,7 +14,7 @@ from bfq.nets.primitives import replaceable
 from bfq.nets.velocity import TimeEmbedding, columns
 
 
-def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+def small_normal(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     """Truncated normal weights of variance 0.01 / fan-in with zero biases, as MeanFlowQL's policy."""
     weight = jax.nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")(
         key, (fan_in, fan_out)
@@ -21,7 +22,7 @@ def small_normal(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, A
     return weight, jnp.zeros(fan_out)
 
 
-def zero_layer(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+def zero_layer(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     """Zero weights and biases, so that the layer's output starts at exactly 0."""
     return jnp.zeros((fan_in, fan_out)), jnp.zeros(fan_out)
 
@@ -54,7 +55,7 @@ class ResidualBlock(eqx.Module):
     contract: Linear
     residual_scale: float = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKeyArray, width: int, residual_scale: float = 0.1):
+    def __init__(self, key: Key, width: int, residual_scale: float = 0.1):
         keys = jax.random.split(key, 5)
         self.modulation = Linear(keys[0], width, 6 * width, zero_layer)
         self.gain_attention, self.gain_mlp = jnp.ones(width), jnp.ones(width)
@@ -86,9 +87,7 @@ class ResidualVelocity(eqx.Module):
     The last layer starts at zero, so the first policy is a = ε; so do the modulations, and the rest small.
     """
 
-    single_times_apart: ClassVar[bool] = (
-        True  # much is computed from each time: see `bfq.flow.maps.ask`
-    )
+    single_times_apart: ClassVar[bool] = True  # see `bfq.flow.maps.together`
 
     token: Linear
     position: Float[Array, " d"]
@@ -100,19 +99,13 @@ class ResidualVelocity(eqx.Module):
     output: Linear
 
     def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        time_scale: int,
+        self, key: Key, observation_dim: int, action_dim: int, width: int, depth: int, scale: int
     ):
         keys = jax.random.split(key, depth + 6)
         self.token = Linear(keys[0], observation_dim + action_dim, width, small_normal)
         self.position = 0.005 * jax.random.normal(keys[1], (width,))
         self.embed_t, self.embed_r = (
-            TimeEmbedding(k, width, width, width, time_scale, "silu", initialize=small_normal)
+            TimeEmbedding(k, width, width, width, scale, "silu", initialize=small_normal)
             for k in (keys[2], keys[3])
         )
         self.blocks = tuple(ResidualBlock(k, width) for k in keys[6:])
@@ -139,7 +132,7 @@ class ResidualVelocity(eqx.Module):
 KINDS = ("clean_diffuser", "idql", "srpo")
 
 
-def lecun(key: PRNGKeyArray, fan_in: int, fan_out: int) -> tuple[Array, Array]:
+def lecun(key: Key, fan_in: int, fan_out: int) -> tuple[Array, Array]:
     """Truncated normal weights of variance 1/fan-in and zero biases, Flax's default."""
     return jax.nn.initializers.lecun_normal()(key, (fan_in, fan_out)), jnp.zeros(fan_out)
 
@@ -156,9 +149,7 @@ class FourierEmbedding(eqx.Module):
     second: Linear
     learned: bool = eqx.field(static=True)
 
-    def __init__(
-        self, key: PRNGKeyArray, dim: int, out: int, learned: bool, initialize: Initializer
-    ):
+    def __init__(self, key: Key, dim: int, out: int, learned: bool, initialize: Initializer):
         frequency_key, first_key, second_key = jax.random.split(key, 3)
         self.frequencies = (0.2 if learned else 30.0) * jax.random.normal(
             frequency_key, (dim // 2,)
@@ -183,14 +174,14 @@ class Block(eqx.Module):
     expand: Linear
     contract: Linear
 
-    def __init__(self, key: PRNGKeyArray, width: int, initialize: Initializer, norm_epsilon: float):
+    def __init__(self, key: Key, width: int, initialize: Initializer, norm_epsilon: float):
         expand_key, contract_key = jax.random.split(key)
         self.norm = LayerNorm(width, norm_epsilon)
         self.expand = Linear(expand_key, width, 4 * width, initialize)
         self.contract = Linear(contract_key, 4 * width, width, initialize)
 
     def __call__(
-        self, x: Float[Array, "*b d"], rate: float, key: PRNGKeyArray | None
+        self, x: Float[Array, "*b d"], rate: float, key: Key | None
     ) -> Float[Array, "*b d"]:
         """Dropout acts on what enters the branch, not on the residual stream."""
         return x + block_linear(
@@ -217,7 +208,7 @@ class NoiseResNet(eqx.Module):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         observation_dim: int,
         action_dim: int,
         width: int,
@@ -245,12 +236,8 @@ class NoiseResNet(eqx.Module):
         return self.leave.bias.shape[-1]
 
     def __call__(
-        self,
-        noisy_action: Float[Array, "*b a"],
-        time: Float[Array, "..."],
-        observation: Float[Array, "*b s"],
-        key: PRNGKeyArray | None = None,
-    ) -> Float[Array, "*b a"]:
+        self, noisy_action: Array, time: Array, observation: Array, key: Key | None = None
+    ) -> Array:
         """Evaluate the network; time is one per row, or one for all rows; a key turns dropout on."""
         (code,) = columns(observation, self.embed(time))
         clean = self.kind == "clean_diffuser"

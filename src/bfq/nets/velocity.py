@@ -12,18 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
+from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets.mlp import (
-    MLP,
-    Finish,
-    Initializer,
-    Linear,
-    apply_layers,
-    torch_uniform,
-    variance_scaling,
-)
+from bfq.nets import mlp
+from bfq.nets.mlp import MLP, Finish, Initializer, Linear, apply_layers, torch_uniform
 
+TIME_DIM = 64  # numbers in the code of a time of a velocity
 Pair = tuple[Float[Array, " _"], Float[Array, " _"]]  # (r, t) of several rows
 
 
@@ -59,7 +54,7 @@ class FlowNet(TrunkNetwork):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         observation_dim: int,
         action_dim: int,
         width: int,
@@ -67,7 +62,7 @@ class FlowNet(TrunkNetwork):
         numbers: int = 0,
         activation: str = "gelu",
     ):
-        fan_in, first = observation_dim + action_dim + numbers, variance_scaling(1.0)
+        fan_in, first = observation_dim + action_dim + numbers, mlp.variance_scaling(1.0)
         self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
 
     def __call__(
@@ -83,16 +78,10 @@ class RawTimeVelocity(FlowNet):
     """Architecture B′: FQL's MLP on [s, a_t, t, r] with the times as plain numbers."""
 
     def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        time_scale: int = 1,  # not used: there is no embedding
-        activation: str = "gelu",
+        self, key: Key, s: int, a: int, width: int, depth: int, *_: int, activation: str = "gelu"
     ):
-        super().__init__(key, observation_dim, action_dim, width, depth, 2, activation)
+        # A fifth size would scale times before an embedding, which is not there.
+        super().__init__(key, s, a, width, depth, 2, activation)
 
     def __call__(self, x: Array, *inputs: Array) -> Array:
         """The velocity from (a_t, r, t, s); FQL's order has t first."""
@@ -137,7 +126,7 @@ class TimeEmbedding(eqx.Module):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         hidden: int,
         out: int,
@@ -167,22 +156,15 @@ class EmbeddedVelocity(TrunkNetwork):
     trunk: MLP
 
     def __init__(
-        self,
-        key: PRNGKeyArray,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
-        depth: int,
-        time_scale: int,
-        time_dim: int = 64,
+        self, key: Key, observation_dim: int, action_dim: int, width: int, depth: int, scale: int
     ):
         t_key, r_key, trunk_key = jax.random.split(key, 3)
 
-        def embedding(k: PRNGKeyArray) -> TimeEmbedding:
-            return TimeEmbedding(k, time_dim, 2 * time_dim, time_dim, time_scale)
+        def embedding(k: Key) -> TimeEmbedding:
+            return TimeEmbedding(k, TIME_DIM, 2 * TIME_DIM, TIME_DIM, scale)
 
         self.embed = jax.vmap(embedding)(jnp.stack([t_key, r_key]))
-        fan_in = action_dim + 2 * time_dim + observation_dim
+        fan_in = action_dim + 2 * TIME_DIM + observation_dim
         self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
 
     def code(self, r: Float[Array, "..."], t: Float[Array, "..."]) -> Float[Array, "*b c"]:
@@ -234,7 +216,7 @@ class EmbeddedDenoiser(TrunkNetwork):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         observation_dim: int,
         action_dim: int,
         width: int,
