@@ -88,14 +88,19 @@ DATA_STD = 0.5  # σ that the data are taken to have
 Consistency = Callable[[Array, Array], Array]  # (a_t, t) -> a
 
 
-def consistency_function(net: Consistency, x: Action, t: Float[Array, "..."]) -> Action:
-    """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t), the identity at t = ε.
+def c_skip(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """σ² / ((t − ε)² + σ²): 1 at t = ε."""
+    return DATA_STD**2 / (jnp.square(t - LEAST) + DATA_STD**2)
 
-    c_skip = σ² / ((t − ε)² + σ²) and c_out = σ (t − ε) / √(t² + σ²); t is one number a row, or one for all.
-    """
-    c_skip = DATA_STD**2 / (jnp.square(t - LEAST) + DATA_STD**2)
-    c_out = DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
-    return c_skip[..., None] * x + c_out[..., None] * net(x, t)
+
+def c_out(t: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """σ (t − ε) / √(t² + σ²): 0 at t = ε."""
+    return DATA_STD * (t - LEAST) / jnp.sqrt(jnp.square(t) + DATA_STD**2)
+
+
+def consistency_function(net: Consistency, x: Action, t: Float[Array, "..."]) -> Action:
+    """f_θ(a_t, t) = c_skip(t) a_t + c_out(t) F_θ(a_t, t); t is one number a row, or one for all rows."""
+    return c_skip(t)[..., None] * x + c_out(t)[..., None] * net(x, t)
 
 
 def karras_time(index: Int[Array, "*b"], count: Int[Array, ""] | int) -> Float[Array, "*b"]:
