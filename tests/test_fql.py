@@ -153,7 +153,7 @@ def test_fawac_without_an_advantage_is_plain_imitation():
 def test_ifql_takes_the_action_that_the_lesser_online_critic_likes_most():
     state, config = begun(ifql)
     s = DATA.observations
-    critics, _, flow = state.networks.params
+    critics, flow, *_ = state.networks.params
     chosen = ifql.AGENT.act(state, s, KEY, config, Acting(candidates=32))
     noise_key, _ = jax.random.split(KEY)
     offered = sample(flow, jnp.repeat(s, 32, axis=0), noise_key, 2, 3)
