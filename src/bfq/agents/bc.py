@@ -73,7 +73,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     return State(learning.learner(policy), jnp.zeros((), jnp.int32))
 
 
-def imitation_loss(policy: Any, batch: Batch, key: Key, kind: str) -> Float[Array, ""]:
+def policy_loss(policy: Any, batch: Batch, key: Key, kind: str) -> Float[Array, ""]:
     """−E log N(a; μ(s), σ²I), E ‖tanh μ(s) − a‖², or L_CFM = E ‖v_θ(a_t, t; s) − (ε − a)‖²."""
     if kind == "gaussian":
         return -policy.log_prob(batch.observations, batch.actions).mean()
@@ -89,7 +89,7 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     """One gradient step on the loss of the chosen kind."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     policy, value, _ = descend(
-        state.policy, lambda theta: (imitation_loss(theta, batch, key, config.kind), None), rate
+        state.policy, lambda theta: (policy_loss(theta, batch, key, config.kind), None), rate
     )
     return State(policy, state.step + 1), {"bc_loss": value}
 
