@@ -28,11 +28,11 @@ from bfq.agents.registry import (
     configure,
     get_agent,
 )
-from bfq.api import Policy
 from bfq.data.transforms import Transforms
 from bfq.deploy.formats import arrays_of, c_source
 from bfq.deploy.numpy_policy import NumpyPolicy
 from bfq.deploy.plan import plan_of
+from bfq.evaluation.policy import Policy
 from bfq.files import write_json
 from bfq.run import (
     RewardTransform,

@@ -22,10 +22,10 @@ from jaxtyping import Array
 
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import BadInput
-from bfq.experiment import load_trained
 from bfq.flow.maps import flow_map, one_step
 from bfq.flow.matching import euler
 from bfq.tasks.sources import load_dataset
+from bfq.trained import load_trained
 
 STATES, DRAWS, STEPS = 2000, 16, 20
 

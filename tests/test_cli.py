@@ -209,7 +209,7 @@ BAD = {
     "train --evaluations 0,20": "evaluations must be",
     "train --steps 5000 --evaluations 5000": "for one after 5,000 updates write 5000, with a comma",
     "train --evaluations 2,x": "--evaluations must be a whole number",
-    "train --resume --evaluations 0": "without --evaluations",
+    "train --config run.json --evaluations 0": "without --evaluations",
     "train --env Hopper-v5": "local/halfcheetah-mini is scored in",
     "train --track tensorbord": "did you mean 'tensorboard'",
     "train --task pendulum-mixed --out /proc/none/run": "cannot write",
@@ -385,7 +385,7 @@ def test_a_link_in_place_of_the_lock_is_refused_and_not_followed(finished, tmp_p
 @pytest.mark.parametrize("place", ["missing/e.json", "plain/e.json"])
 def test_evaluate_checks_where_to_write_first(finished, tmp_path, capsys, monkeypatch, place):
     (tmp_path / "plain").write_text("a file")
-    monkeypatch.setattr("bfq.api.evaluate", lambda *_, **__: pytest.fail("evaluated first"))
+    monkeypatch.setattr("bfq.results.evaluate", lambda *_, **__: pytest.fail("evaluated first"))
     words = ["evaluate", str(finished), "--out", str(tmp_path / place)]
     assert "there is no folder" in refusal(capsys, *words)
 
@@ -407,7 +407,7 @@ def test_python_in_a_few_lines(tmp_path, tiny_data, finished):
     }  # fmt: skip
     result = bfq.train(tiny_data, "bfq", **options)
     assert bfq.train(tiny_data, "bfq", **options, resume=True) == result
-    with pytest.raises(bfq.BadInput, match="other settings"):
+    with pytest.raises(bfq.BadInput, match="--steps differs"):
         bfq.train(tiny_data, "bfq", **{**options, "steps": 21}, resume=True)
     assert len(result.scores["return"]) == 1
     assert bfq.evaluate(result.folder, episodes=1).scores["return"] == result.scores["return"]
@@ -436,12 +436,13 @@ def test_python_in_a_few_lines(tmp_path, tiny_data, finished):
 
 def test_the_keywords_of_python_are_the_options_of_the_command_line():
     train, evaluate = (inspect.signature(f).parameters for f in (bfq.train, bfq.evaluate))
-    assert set(train) == {*OPTIONS, "out", "resume", "quiet"}
-    assert set(evaluate) == {"folder", *PROTOCOL, "episode_steps", "video", "member"}
+    hooks = {"evaluators", "callbacks", "stop", "track"}
+    assert set(train) == {*OPTIONS, "out", "resume", "quiet", "data", *hooks} - {"task"}
+    assert set(evaluate) == {"folder", *PROTOCOL, "env", "episode_steps", "video", "member"}
     for name, option in OPTIONS.items():
-        if option.default is not None:
+        if option.default is not None and name != "task":
             assert train[name].default == option.default
-        assert f"{name}: " in bfq.train.__doc__
+        assert f"{name}: " in bfq.train.__doc__ or name == "task"
     types = Path(bfq.__file__).with_suffix(".pyi").read_text()
     assert all(f" as {name}\n" in types for name in set(bfq.__all__) - set(bfq.PACKAGES))
 

@@ -118,7 +118,7 @@ def test_success_is_scored_as_a_percentage_of_the_episodes():
     [
         {"episodes": 0}, {"candidates": 0}, {"candidates": 10**9}, {"temperature": float("inf")},
         {"softmax_weight": float("nan")}, {"seed": -1}, {"selection": "best"}, {"policy": "target"}, {"n": 1},
-        {"checkpoint": "best"}, {"episodes": 2.5}, {"episodes": "x"}, {"seed": True}, {"temperature": "hot"},
+        {"checkpoint": "first"}, {"episodes": 2.5}, {"episodes": "x"}, {"seed": True}, {"temperature": "hot"},
     ],
 )  # fmt: skip
 def test_protocols_refuse_wrong_values(values):

@@ -24,10 +24,11 @@ from bfq.data.transforms import Transforms
 from bfq.deploy import export, formats, numpy_policy
 from bfq.deploy.plan import Layer, plan_of
 from bfq.errors import BadInput
-from bfq.experiment import population_of, start
+from bfq.experiment import start
 from bfq.nets.mlp import ACTIVATIONS
 from bfq.run import RewardTransform
 from bfq.settings import compose
+from bfq.trained import population_of
 from bfq.training.checkpoint import save_checkpoint
 from bfq.training.population import initial_states
 

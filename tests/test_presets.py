@@ -9,7 +9,7 @@ from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
 from bfq.run import write_config
-from bfq.settings import compose, load_run, with_episode_steps
+from bfq.settings import compose, load_run, with_environment
 from bfq.tasks.catalog import PAPER, TASKS
 
 AGENTS = agent_names()
@@ -265,12 +265,12 @@ def test_a_simulator_brings_its_own_limit_of_episodes():
     assert compose("mine.npz").episode_steps == 1000
     assert compose("mine.npz", env="bfq/Hopper-d4rl-v0").episode_steps == 1000
     own = compose("mine.npz", env="Pendulum-v1")
-    assert with_episode_steps(own, 7).episode_steps == 7
-    assert with_episode_steps(own, None) == own
-    with pytest.raises(BadInput, match="only your own data has others"):
-        with_episode_steps(compose("pendulum-mixed"), 7)
+    assert with_environment(own, None, 7).episode_steps == 7
+    assert with_environment(own, None, None) == own
+    with pytest.raises(BadInput, match="is for your own data"):
+        with_environment(compose("pendulum-mixed"), None, 7)
     with pytest.raises(BadInput, match="from 1 to"):
-        with_episode_steps(own, 0)
+        with_environment(own, None, 0)
 
 
 @pytest.mark.parametrize(

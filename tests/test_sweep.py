@@ -12,7 +12,7 @@ from bfq.agents.registry import get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
 from bfq.reports.sweep_figures import draw_sweeps
-from bfq.sweep import combinations, draw_ranking, folder_name, ranked
+from bfq.sweeps import combinations, draw_ranking, folder_name, ranked
 
 BFQ = get_agent("bfq")
 GRID = {"eta": [0.1, 1.0], "critic": ["plain", "clean_diffuser"]}
@@ -111,7 +111,7 @@ def test_panels_of_one_task_share_an_axis(swept, monkeypatch):
     ((low, high),) = limits[1]
     assert low < 10.0 < 90.0 < high
     drawn = []
-    monkeypatch.setattr("bfq.sweep.sweep_figure", lambda *_, **options: drawn.append(options))
+    monkeypatch.setattr("bfq.sweeps.sweep_figure", lambda *_, **options: drawn.append(options))
     draw_ranking(ranked(sorted(swept[1].glob("critic=*")), GRID))
     assert drawn == [{"level": True}]
 

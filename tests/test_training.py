@@ -19,9 +19,10 @@ from msgspec import convert, to_builtins
 
 from bfq.agents.registry import get_agent
 from bfq.errors import BadInput, DiskTrouble
-from bfq.experiment import complete, last_scores, start
+from bfq.experiment import run_to_end, start
 from bfq.progress import Reporter
 from bfq.settings import compose
+from bfq.trained import last_scores
 from bfq.training import checkpoint as checkpoints
 from bfq.training import loop, monitoring
 from bfq.training.checkpoint import (
@@ -46,7 +47,7 @@ def tiny_run(**changes):
 
 def train(folder: Path, **changes):
     start(tiny_run(**changes), folder)
-    return complete(folder, quiet=True)
+    return run_to_end(folder, quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path):
         file.write(b'{"step": 999, "ki')
     (folder / "checkpoints" / ".part-000000999").mkdir()
     assert not (folder / "result.json").exists()
-    complete(folder, quiet=True)
+    run_to_end(folder, quiet=True)
     assert final_bytes(folder) == final_bytes(whole)
     assert not list((folder / "checkpoints").glob(".part-*"))
 
@@ -141,10 +142,10 @@ def test_stopping_between_log_rows_changes_nothing(whole, tmp_path, monkeypatch)
 
         monkeypatch.setattr(Reporter, "show", stop_at)
         with pytest.raises(Stopped):
-            complete(folder, quiet=True)
+            run_to_end(folder, quiet=True)
         assert checkpoint_folders(folder / "checkpoints")[0].name == f"step-{wanted:09d}"
     monkeypatch.undo()
-    complete(folder, quiet=True)
+    run_to_end(folder, quiet=True)
     assert final_bytes(folder) == final_bytes(whole)
 
 
@@ -159,9 +160,9 @@ def test_a_signal_during_the_last_save_stops_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(loop, "save_checkpoint", slow)
     with pytest.raises(Stopped, match="stopped at update 20, saved"):
-        complete(folder, quiet=True)
+        run_to_end(folder, quiet=True)
     monkeypatch.undo()
-    assert complete(folder, quiet=True).steps == 20
+    assert run_to_end(folder, quiet=True).steps == 20
 
 
 def test_stop_signals_restore_the_previous_handler():
@@ -190,7 +191,7 @@ def test_missing_metrics_are_an_error(whole, tmp_path):
         (folder / "result.json").unlink()
         (folder / "metrics.jsonl").write_bytes(content)
         with pytest.raises(BadInput, match="shorter"):
-            complete(folder, quiet=True)
+            run_to_end(folder, quiet=True)
         shutil.rmtree(folder)
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq import experiment
+from bfq import experiment, trained
 from bfq.agents.contract import Batch
 from bfq.agents.registry import get_agent
+from bfq.hooks import Hooks
 from bfq.settings import compose
 from bfq.training.population import draw_ahead
 
@@ -66,15 +67,15 @@ def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
 ):
     monkeypatch.setenv("BFQ_MEMORY_GB", gigabytes)
     keeping = get_agent("bc")._replace(init=begin, update=keep, needs=("next_actions",))
-    monkeypatch.setattr(experiment, "get_agent", lambda name: keeping)
+    monkeypatch.setattr(trained, "get_agent", lambda name: keeping)
     data = bfq.from_arrays(**log(), action_low=-2.0, action_high=6.0)
     run = compose("data.store", "bc", steps=1, seeds=1, chunk=1, values={"batch_size": SIZE},
                   transforms={"observations": "standardize", "reward": "cql_antmaze"})  # fmt: skip
     experiment.start(run, tmp_path / "run", data)
-    experiment.execute(tmp_path / "run", data, (), quiet=True)
-    trained = experiment.load_trained(tmp_path / "run")
-    found = trained.checkpoint.states.batch
-    rows = draw_ahead(trained.population.keys, jnp.int32(0), length=1, size=SIZE, rows=ROWS)[0, 0]
+    experiment.drain(experiment.execute(tmp_path / "run", data, Hooks(), quiet=True))
+    run = trained.load_trained(tmp_path / "run")
+    found = run.checkpoint.states.batch
+    rows = draw_ahead(run.population.keys, jnp.int32(0), length=1, size=SIZE, rows=ROWS)[0, 0]
     expected = by_hand(log(), np.asarray(rows))
     unknown = expected.next_known[:, None] == 0  # a′ of an episode's last row is anything
     for name in Batch._fields:

@@ -11,15 +11,25 @@ __version__ = "0.1.0"
 # The module of each public name; __init__.pyi has the same names for type checkers.
 _HOMES = {
     "train": "bfq.api",
+    "fit": "bfq.api",
+    "Fit": "bfq.api",
     "plan": "bfq.api",
-    "evaluate": "bfq.api",
-    "Result": "bfq.api",
+    "evaluate": "bfq.results",
+    "report": "bfq.results",
+    "Result": "bfq.results",
+    "load_result": "bfq.results",
+    "Frame": "bfq.results",
+    "Progress": "bfq.training.loop",
+    "Stopped": "bfq.training.loop",
+    "Diverged": "bfq.training.monitoring",
+    "patience": "bfq.hooks",
+    "export": "bfq.deploy.export",
     "Dataset": "bfq.data.dataset",
     "from_arrays": "bfq.data.arrays",
     "from_episodes": "bfq.data.arrays",
     "load_dataset": "bfq.tasks.sources",
-    "Policy": "bfq.api",
-    "load_policy": "bfq.api",
+    "Policy": "bfq.evaluation.policy",
+    "load_policy": "bfq.results",
     "BadInput": "bfq.errors",
     "versions": "bfq.run",
     "Agent": "bfq.agents.contract",
@@ -30,7 +40,18 @@ _HOMES = {
     "register": "bfq.agents.registry",
 }
 # Packages with formulas, statistics and facts that others may build on.
-PACKAGES = ("agents", "bench", "data", "flow", "nets", "progress", "reports", "tasks", "training")
+PACKAGES = (
+    "agents",
+    "bench",
+    "data",
+    "evaluators",
+    "flow",
+    "nets",
+    "progress",
+    "reports",
+    "tasks",
+    "training",
+)
 
 __all__ = sorted([*_HOMES, *PACKAGES])
 

@@ -1,52 +1,60 @@
-"""A run from data to report: what `bfq train` and `bfq.train` do."""
+"""A run from data to report: what `bfq train`, `bfq.train` and `bfq.fit` do."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
-from bfq.agents.contract import Spec
-from bfq.agents.registry import check_acting, configure, get_agent
 from bfq.data.dataset import Dataset, release_pages
-from bfq.data.store import exists
-from bfq.data.transforms import Transforms, apply_transforms, fit_transforms
+from bfq.data.transforms import apply_transforms, fit_transforms
 from bfq.errors import BadInput, Busy, say
-from bfq.evaluation.film import strip
-from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.evaluation.rollout import (
-    Act,
-    EnvironmentSpec,
-    check_environment,
-    population_act,
-    rollout,
-    score_episodes,
-    scores_as_json,
-)
-from bfq.files import check_place, locked, make_folder, write_bytes
+from bfq.evaluation.protocol import protocol_from
+from bfq.evaluation.rollout import check_environment
+from bfq.files import check_place, locked, make_folder
+from bfq.hooks import NO_HOOKS, Hooks
 from bfq.progress import announced, data_bar, reporting
 from bfq.run import (
     DataRecord,
-    Numbers,
     RunConfig,
     RunRecord,
-    TransformsSummary,
     as_json,
-    read_metrics,
     read_record,
-    versions,
     write_config,
     write_record,
 )
-from bfq.settings import baseline_of, check_precision, command, load_run
+from bfq.settings import baseline_of, check_precision, load_run
 from bfq.tasks.sources import load_dataset
-from bfq.training.checkpoint import Checkpoint, latest_checkpoint
+from bfq.trained import (
+    Trained,
+    draw_frames,
+    environment_of,
+    last_scores,
+    load_trained,
+    population_of,
+    record_of,
+    transforms_of,
+)
+from bfq.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_folders
 from bfq.training.compilation import enable_compilation_cache
-from bfq.training.loop import Loop, loop_options, stop_signals
+from bfq.training.loop import Evaluations, Loop, Progress, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
-from bfq.training.population import Population, create_population, feed, initial_states
+from bfq.training.population import feed
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]  # the moments of a run, and what it returns at its end
+
+
+def drain(progress: Steps[T]) -> T:
+    """Run a generator to its end and return its result."""
+    while True:
+        try:
+            next(progress)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def start(
@@ -54,14 +62,12 @@ def start(
     folder: Path,
     dataset: Dataset | None = None,
     quiet: bool = True,
-    keep: Callable[[], object] | None = None,
     known: bool = False,
 ) -> Dataset:
     """Create the folder of a new run with its complete config.json.
 
-    The data is read and the transforms are fitted before anything is written. `keep` may write into the
-    folder before config.json: what has a config.json can be resumed. Notes on the data are printed unless
-    they are `known`.
+    The data is read and the transforms are fitted before anything is written. Notes on the data are printed
+    unless they are `known`.
     """
     if (folder / "config.json").exists():
         raise BadInput(
@@ -75,7 +81,7 @@ def start(
         check_environment(
             environment, dataset.observation_dim, dataset.action_low, dataset.action_high
         )
-    for note in () if known else dataset.notes:
+    for note in () if known or quiet else dataset.notes:
         say(f"note: {note}")
     begins = run.config.get("policy_target_start", 0)
     if isinstance(begins, int) and begins >= run.steps:
@@ -91,29 +97,8 @@ def start(
     with locked(folder):
         if (folder / "config.json").exists():
             raise Busy(f"another process has just started a run in {folder}: choose another --out.")
-        if keep:
-            keep()
         write_config(folder, started)
     return dataset
-
-
-def population_of(run: RunConfig) -> Population:
-    """All seeds and hyperparameter settings of a run."""
-    agent = get_agent(run.agent)
-    half = run.precision == "bfloat16"
-    return create_population(agent, configure(agent, run.config), run.members, half)
-
-
-def environment_of(run: RunConfig) -> EnvironmentSpec | None:
-    """The simulator of a run, if it has one."""
-    return EnvironmentSpec(run.simulator, run.episode_steps) if run.simulator else None
-
-
-def transforms_of(run: RunConfig) -> Transforms:
-    """The transforms that were fitted when the run started."""
-    if run.transforms is None or run.dataset is None:
-        raise BadInput("config.json: transforms or dataset is missing: this run has not started.")
-    return Transforms.from_record(run.transforms)
 
 
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
@@ -123,64 +108,31 @@ def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
     return DataRecord(**description, normalized_mean=normalized)
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """A checkpoint of a run, by default the last one, with everything needed to act."""
-
-    run: RunConfig
-    population: Population
-    checkpoint: Checkpoint
-    transforms: Transforms
-
-    def protocol(self, **changes: Any) -> Protocol:
-        """The protocol of the run's own evaluations, with the changes that are not None."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        chosen = protocol_from({**self.run.evaluation, **given})
-        check_acting(self.population.agent, self.population.configs, chosen.acting)
-        return chosen
-
-    def act(self, protocol: Protocol) -> Act:
-        """How all members act under a protocol."""
-        return population_act(self.population, self.checkpoint.states, self.transforms, protocol)
-
-    def member(self, k: int) -> tuple[Any, Any]:
-        """The state and the configuration of one member."""
-        count = len(self.population.members)
-        if not (isinstance(k, int) and 0 <= k < count):
-            raise BadInput(f"the run has members 0 to {count - 1}, not {k}.")
-        both = (self.checkpoint.states, self.population.configs)
-        state, config = jax.tree.map(lambda leaf: leaf[k], both)
-        return state, config
+def _read(task: str, quiet: bool) -> Dataset:
+    with announced(f"reading {task}", quiet):
+        return load_dataset(task, data_bar)
 
 
-def load_trained(folder: str | Path) -> Trained:
-    """All members of a run at its last checkpoint."""
-    folder = Path(folder)
-    run = load_run(folder)
-    transforms, population = transforms_of(run), population_of(run)
-    spec = Spec(len(transforms.observation_mean), len(transforms.action_low))
-    like = jax.eval_shape(lambda: initial_states(population, spec))
-    checkpoint = latest_checkpoint(folder / "checkpoints", like)
-    if checkpoint is None:
-        raise BadInput(f"the run in {folder} has no checkpoint yet.")
-    return Trained(run, population, checkpoint, transforms)
+def is_finished(folder: Path, run: RunConfig) -> bool:
+    """Whether a run has its result and was not ended early."""
+    newest = checkpoint_folders(folder / CHECKPOINTS)[:1]
+    early = any(int(path.name.removeprefix("step-")) < run.steps for path in newest)
+    return (folder / "result.json").exists() and not early
 
 
 def complete(
-    folder: Path,
-    dataset: Dataset | None = None,
-    trackers: tuple[str, ...] = (),
-    quiet: bool = False,
-) -> RunRecord:
+    folder: Path, dataset: Dataset | None = None, hooks: Hooks = NO_HOOKS, quiet: bool = False
+) -> Steps[RunRecord]:
     """Train a run's baselines and the run itself, each from its last checkpoint, and write the report.
 
-    Without `dataset` the run's data is loaded, and refused if it has changed since the run started.
+    Without `dataset` the run's data is loaded, and refused if it has changed since the run started. Closing
+    the generator ends the run at its present update, with a result and a report.
     """
     from bfq.reports.report import write_report
 
     run = load_run(folder)
     with locked(folder):
-        dataset = dataset if dataset is not None else _read(_data_of(run, folder), quiet)
+        dataset = dataset if dataset is not None else _read(run.task, quiet)
         if run.dataset is None or run.dataset.sha256 != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} started.")
         baselines = {name: folder / "baselines" / name for name in run.baselines}
@@ -190,116 +142,66 @@ def complete(
         for name, beside in baselines.items():
             if not (beside / "config.json").exists():
                 start(baseline_of(run, name), beside, dataset, known=True)
-            execute(beside, dataset, trackers, quiet)
-        record = execute(folder, dataset, trackers, quiet)
-        for path in finished:  # the process that trained them may have died before it drew them
-            draw_frames(path)
-        write_report([folder], folder)
-    return record
+            drain(execute(beside, dataset, hooks._replace(evaluators={}), quiet))
+        try:
+            yield from execute(folder, dataset, hooks, quiet)
+        finally:
+            if (folder / "result.json").exists():
+                for (
+                    path
+                ) in finished:  # the process that trained them may have died before it drew them
+                    draw_frames(path)
+                write_report([folder], folder)
+    return read_record(folder)
 
 
-def _read(task: str, quiet: bool) -> Dataset:
-    with announced(f"reading {task}", quiet):
-        return load_dataset(task, data_bar)
+def run_to_end(
+    folder: Path, dataset: Dataset | None = None, hooks: Hooks = NO_HOOKS, quiet: bool = False
+) -> RunRecord:
+    """Train a run to its end, or to where a hook ends it."""
+    with closing(complete(folder, dataset, hooks, quiet)) as progress:
+        for moment in progress:
+            try:
+                ended = hooks.ends(moment)
+            except BadInput as error:
+                progress.throw(error)
+            if ended:
+                break
+    return read_record(folder)
 
 
-def _data_of(run: RunConfig, folder: Path) -> str:
-    """Where the data is: a dataset given in Python is inside the run folder, which may have moved."""
-    inside = folder / Path(run.task).name
-    return str(inside) if exists(inside) else run.task
-
-
-def execute(folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool) -> RunRecord:
+def execute(folder: Path, dataset: Dataset, hooks: Hooks, quiet: bool) -> Steps[RunRecord]:
     """Train the run in a folder from its last checkpoint to its end, and write its result.json."""
-    if (folder / "result.json").exists():
-        return read_record(folder)
-    enable_compilation_cache()
     run = load_run(folder)
-    check_precision(run.precision)
-    trained = _train(run, folder, dataset, trackers, quiet)
-    record = record_of(trained, last_scores(folder, len(run.members)))
-    write_record(folder, record)  # before a picture is drawn: broken graphics can end the process
-    draw_frames(folder)
-    return record
+    if not is_finished(folder, run):
+        enable_compilation_cache()
+        check_precision(run.precision)
+        try:
+            yield from training(run, folder, dataset, hooks, quiet)
+        except GeneratorExit:
+            _conclude(folder)
+            raise
+        _conclude(folder)
+    return read_record(folder)
 
 
-def record_of(trained: Trained, found: dict[str, Numbers | None] | None) -> RunRecord:
-    """The record of an evaluation of a run."""
-    run, agent, clock = trained.run, trained.population.agent, trained.checkpoint.position.clock
-    assert run.dataset is not None
-    assert run.transforms is not None
-    return RunRecord(
-        task=run.dataset.name,
-        agent=run.agent,
-        title=agent.title,
-        steps=trained.checkpoint.step,
-        members=list(run.members),
-        scores=found,
-        protocol=run.evaluation,
-        simulator=run.simulator,
-        episode_steps=run.episode_steps if run.simulator else None,
-        ignores=list(agent.ignores(trained.population.configs)),
-        data=run.dataset,
-        transforms=TransformsSummary(run.transforms.observations, run.transforms.reward),
-        reference=run.reference,
-        versions=versions(),
-        device=jax.devices()[0].device_kind,
-        train_seconds=clock.train_seconds,
-        microseconds_per_step=clock.microseconds_per_step,
-        precision=run.precision,
-        config=run.config,
-        command=command(run),
-    )
-
-
-def last_scores(folder: Path, members: int) -> dict[str, Numbers | None] | None:
-    """The scores of the last evaluation in metrics.jsonl; None if there was none."""
-    rows = [row for row in read_metrics(folder, members) if row.kind == "evaluation"]
-    return {"normalized": None, **rows[-1].metrics} if rows else None
-
-
-def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Protocol) -> RunRecord:
-    """Score the last checkpoint of every member."""
-    found = _scores(trained.run, trained.act(protocol), environment, protocol)
-    return dataclasses.replace(
-        record_of(trained, {"normalized": None, **found}),
-        protocol=protocol.describe(),
-        episode_steps=environment.episode_steps,
-    )
-
-
-def _scores(
-    run: RunConfig, act: Act, environment: EnvironmentSpec, protocol: Protocol
-) -> dict[str, Numbers]:
-    episodes = rollout(act, environment, protocol, len(run.members))
-    return scores_as_json(score_episodes(episodes, run.reference, run.metric))
-
-
-def draw_frames(folder: Path) -> None:
-    """Save frames of the first member of a finished run, if missing and if this machine can render."""
-    checkpoints = folder / "checkpoints"
-    if (folder / "frames.png").exists() or not (
-        checkpoints.is_dir() and any(checkpoints.iterdir())
-    ):
-        return
-    environment = environment_of(load_run(folder))
-    if environment is None:
-        return
+def _conclude(folder: Path) -> None:
+    """Write the result of a run at the checkpoint that its protocol names, and draw its frames."""
     trained = load_trained(folder)
-    protocol = trained.protocol()
-    try:
-        picture = strip(trained.act(protocol), environment, protocol, len(trained.run.members))
-    except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it
-        say(
-            f"note: no pictures of the policy: this machine cannot render {environment.simulator}: {error!r}"
-        )
-        return
-    write_bytes(folder / "frames.png", picture)
+    found = last_scores(folder, len(trained.run.members), trained.checkpoint.step)
+    environment = environment_of(trained.run)
+    if found is None and environment is not None:  # ended between two evaluations
+        found = {"normalized": None, **trained.scores(environment, trained.protocol())}
+    (folder / "frames.png").unlink(missing_ok=True)  # of an earlier end
+    # The record comes before the picture: broken graphics can end the process.
+    write_record(folder, record_of(trained, found))
+    draw_frames(folder)
 
 
-def _train(
-    run: RunConfig, folder: Path, dataset: Dataset, trackers: tuple[str, ...], quiet: bool
-) -> Trained:
+def training(
+    run: RunConfig, folder: Path, dataset: Dataset, hooks: Hooks, quiet: bool
+) -> Steps[Checkpoint]:
+    """Train a run in its folder from its last checkpoint."""
     transforms, population = transforms_of(run), population_of(run)
     environment, protocol = environment_of(run), protocol_from(run.evaluation)
 
@@ -312,23 +214,31 @@ def _train(
         release_pages(dataset.columns)
         return arrays
 
-    def evaluate(states: Any, step: int) -> dict[str, Any]:
-        assert environment is not None
-        reporter.waiting(f"evaluating {len(run.members)} × {protocol.episodes} episodes")
-        act = population_act(population, states, transforms, protocol)
-        return _scores(run, act, environment, protocol)
+    def evaluate(states: Any, step: int) -> Evaluations:
+        trained = Trained(run, population, Checkpoint(step, states), transforms)
+        scores = {}
+        if environment is not None:
+            reporter.waiting(f"evaluating {len(run.members)} × {protocol.episodes} episodes")
+            scores = trained.scores(environment, protocol)
+        return scores, hooks.evaluate(trained, dataset)
 
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
     extremes = np.array([dataset.summary.reward_low, dataset.summary.reward_high], np.float32)
+    rewards = transforms.reward(extremes).tolist()
     title = f"{run.agent} on {dataset.name}"
     with reporting(title, run.steps, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
+        evaluated = environment is not None or hooks.evaluators
+        best = protocol.checkpoint == "best"
         options = loop_options(
-            run.steps, run.chunk, run.evaluations if environment else 0, not run.keep_going
+            run.steps, run.chunk, run.evaluations if evaluated else 0, not run.keep_going, best
         )
-        listed = environment is not None and isinstance(run.evaluations, list)
-        if listed and list(options.eval_at) != run.evaluations:
+        if (
+            evaluated
+            and isinstance(run.evaluations, list)
+            and list(options.eval_at) != run.evaluations
+        ):
             steps = ", ".join(f"{step:,}" for step in options.eval_at)
             say(f"note: evaluations happen at multiples of {options.chunk} updates: {steps}.")
         loop = Loop(
@@ -336,11 +246,9 @@ def _train(
             feed(population, len(dataset), dataset.row_bytes, fetch),
             options,
             folder,
-            Health(
-                transforms.reward(extremes).tolist(), discounts, names, population.agent.watched
-            ),
-            evaluate if environment else None,
-            open_trackers(trackers, folder, as_json(run)),
+            Health(rewards, discounts, names, population.agent.watched),
+            evaluate if evaluated else None,
+            open_trackers(hooks.track, folder, as_json(run)),
         )
         reporter.resume(loop.step)
-        return Trained(run, population, loop.run(reporter, stop), transforms)
+        return (yield from loop.run(reporter, stop))

@@ -35,6 +35,13 @@ Precision = Literal["float32", "bfloat16"]
 Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
 FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
 
+Checkpoint = Annotated[
+    Literal["last", "best"],
+    option(
+        "the checkpoint that is scored; best: the one with the highest mean score so far", "RULE"
+    ),
+]
+
 
 class ActingOptions(TypedDict):
     """How the trained network chooses an action in an evaluation."""
@@ -64,7 +71,7 @@ class ProtocolValues(ActingOptions):
 
     episodes: Episodes
     seed: FirstSeed
-    checkpoint: Literal["last"]
+    checkpoint: Checkpoint
 
 
 class DataOptions(TypedDict):
@@ -117,6 +124,7 @@ class RunOptions(TypedDict, total=False):
     ]
     eval_episodes: Episodes
     eval_seed: FirstSeed
+    checkpoint: Checkpoint
     evaluations: Annotated[
         Natural | list[Positive],
         option("how many during training, or a list of updates after which to evaluate", default=8),

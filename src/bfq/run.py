@@ -159,6 +159,13 @@ class RunConfig:
         return int(self.config["steps"])
 
     @property
+    def dataset_name(self) -> str:
+        """The name of the data, without the folder of a file and without a hash."""
+        if self.task.startswith("memory/"):
+            return self.task.removeprefix("memory/").rpartition("-")[0]
+        return Path(self.task).stem if Path(self.task).suffix else self.task
+
+    @property
     def members(self) -> tuple[Member, ...]:
         """Every seed with every combination of the varied hyperparameters."""
         return members_of(self.seeds, self.varied)
@@ -214,7 +221,7 @@ class MetricsRow:
     """A line of metrics.jsonl."""
 
     step: Natural
-    kind: Literal["train", "evaluation"]
+    kind: Literal["train", "evaluation", "evaluator"]
     metrics: dict[str, Numbers]
 
 
@@ -272,7 +279,7 @@ RUNS = Path("runs")
 
 def stem_of(run: RunConfig) -> str:
     """The task, or its file, and the agent: how the names of folders begin."""
-    name = Path(run.task).stem if Path(run.task).suffix else run.task.replace("/", "-")
+    name = run.dataset_name.replace("/", "-")
     return f"{name}-{run.agent}"
 
 

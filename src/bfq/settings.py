@@ -23,7 +23,7 @@ from bfq.agents.registry import (
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels import available
-from bfq.options import ACTING, OPTIONS, DataOptions, Name, Positive, check_options, spell
+from bfq.options import ACTING, OPTIONS, DataOptions, Name, check_options, spell
 from bfq.presets import Preset, preset
 from bfq.records import check_value
 from bfq.run import RunConfig, as_json, read_config
@@ -48,8 +48,7 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
     card = TASKS.get(check_value("task", task, Name))
     if card is not None and not card.simulator:
         raise BadInput(f"{card.name} has no states and no rewards: `bfq toy` trains on it.")
-    if card is None and Path(task).suffix and not is_stored(task):
-        task = str(Path(task).expanduser().absolute())  # a run can be resumed from any folder
+    task = _absolute(task)
     known = preset(method.name, card.like if card else task, card.family if card else "own")
     chosen, varied = _split(method, given.get("values", {}))
     if "steps" in given:
@@ -82,6 +81,13 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
     return run
 
 
+def _absolute(task: str) -> str:
+    """The task; a file by its whole path, so that a run can be resumed from any folder."""
+    if task in TASKS or not Path(task).suffix or is_stored(task):
+        return task
+    return str(Path(task).expanduser().absolute())
+
+
 _DEFAULTS = {name: o.default for name, o in OPTIONS.items() if o.default is not None}
 
 
@@ -92,7 +98,9 @@ def _protocol(card: Task | None, known: Preset, given: Mapping[str, Any]) -> Pro
     return protocol_from({**of_task, **_values(known, "evaluation"), **asked})
 
 
-_PROTOCOL = {"episodes": "eval_episodes", "seed": "eval_seed"} | {name: name for name in ACTING}
+_PROTOCOL = {"episodes": "eval_episodes", "seed": "eval_seed", "checkpoint": "checkpoint"} | {
+    name: name for name in ACTING
+}
 
 
 def _transforms(card: Task | None, known: Preset, asked: Mapping[str, str]) -> DataOptions:
@@ -173,6 +181,26 @@ def check_same(run: RunConfig, folder: Path) -> None:
             raise BadInput(f"{folder} holds a run with other settings: choose another --out.")
 
 
+def check_agrees(options: Mapping[str, Any], run: RunConfig, folder: Path) -> None:
+    """Refuse options that differ from those of a run that is to be continued."""
+    stored = options_of_run(run)
+    for name, value in options.items():
+        if name == "agent":
+            agrees = getattr(value, "name", value) == run.agent
+        elif name == "task":
+            agrees = _absolute(value) == run.task
+        else:
+            changed = {**stored[name], **value} if isinstance(stored.get(name), dict) else value
+            asked = compose(**{**stored, name: changed})
+            agrees = dataclasses.replace(asked, chunk=run.chunk) == run.planned
+        if not agrees:
+            flag = OPTIONS[name].flag
+            raise BadInput(
+                f"{flag} differs from the run in {folder}, which began with: {command(run)}. Leave it out "
+                "to continue the run."
+            )
+
+
 def options_of_run(run: RunConfig) -> dict[str, Any]:
     """The options that compose this run; what a preset or a default gives is left out."""
     usual = compose(run.task, run.agent)
@@ -218,12 +246,7 @@ def _environment(
     if card is None:
         if not Path(task).suffix and not is_stored(task):
             raise unknown("task", task, [*TASKS, *stored_datasets()])
-        if env and episode_steps is None:
-            from bfq.envs.make import registered_limit
-
-            episode_steps = registered_limit(env)
-        steps = episode_steps or USUAL_STEPS
-        return {"simulator": env, "episode_steps": steps, "reference": None}
+        return _own_environment(env, episode_steps)
     if env not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
         raise BadInput(
             f"{card.name} is scored in {card.simulator} with {card.episode_steps} steps per episode: "
@@ -237,16 +260,28 @@ def _environment(
     }
 
 
-def with_episode_steps(run: RunConfig, episode_steps: int | None) -> RunConfig:
-    """The run with another episode limit; the limit of a task is part of its scores."""
-    if episode_steps is None:
+def _own_environment(env: str | None, episode_steps: int | None) -> dict[str, Any]:
+    if env and episode_steps is None:
+        from bfq.envs.make import registered_limit
+
+        episode_steps = registered_limit(env)
+    return {"simulator": env, "episode_steps": episode_steps or USUAL_STEPS, "reference": None}
+
+
+def with_environment(run: RunConfig, env: str | None, episode_steps: int | None) -> RunConfig:
+    """The run in another environment or with another limit; those of a task are part of its scores."""
+    asked = {"env": env, "episode_steps": episode_steps}
+    given = {name: check_value(name, value, OPTIONS[name].type)
+             for name, value in asked.items() if value is not None}  # fmt: skip
+    if not given:
         return run
     if run.task in TASKS:
-        raise BadInput(
-            f"episodes of {run.task} have {run.episode_steps} steps: only your own data has others."
+        return dataclasses.replace(
+            run, **_environment(run.task, TASKS[run.task], env, episode_steps)
         )
-    steps = check_value("episode_steps", episode_steps, Positive)
-    return dataclasses.replace(run, episode_steps=steps)
+    if env is None:
+        return dataclasses.replace(run, **given)
+    return dataclasses.replace(run, **_own_environment(env, episode_steps))
 
 
 def _values(known: Preset, section: str) -> dict[str, Any]:

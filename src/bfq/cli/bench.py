@@ -314,7 +314,7 @@ def _evaluation_row(run: "RunConfig", args: argparse.Namespace) -> Row:
     from bfq.bench.measure import time_evaluation
     from bfq.evaluation.protocol import protocol_from
     from bfq.evaluation.rollout import EnvironmentSpec
-    from bfq.experiment import population_of
+    from bfq.trained import population_of
 
     environment = EnvironmentSpec(str(run.simulator), run.episode_steps)
     protocol, population = protocol_from(dict(run.evaluation)), population_of(run)

@@ -12,7 +12,7 @@ from bfq.options import OPTIONS, PROTOCOL
 if TYPE_CHECKING:
     from bfq.run import RunRecord
 
-EVALUATION = PROTOCOL | {"episode_steps": OPTIONS["episode_steps"]}
+EVALUATION = PROTOCOL | {name: OPTIONS[name] for name in ("env", "episode_steps")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     asked = read_options(args, EVALUATION)
     with announced(f"evaluating {args.folder}", quiet=args.json):
         from bfq.agents.registry import load_agent
-        from bfq.api import evaluate
+        from bfq.results import evaluate
 
         if args.agent:
             load_agent(args.agent)

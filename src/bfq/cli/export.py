@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file; print what it contains and how to use it."""
     from bfq.agents.registry import load_agent
-    from bfq.deploy.export import export_policy
+    from bfq.deploy.export import export
 
     if args.agent:
         load_agent(args.agent)
     options = {name: getattr(args, name) for name in ("member", "format", "temperature", "policy")}
-    written = export_policy(args.folder, args.out, **options)
+    written = export(args.folder, args.out, **options)
     if args.json:
         facts = {"file": str(written.path), "written_as": written.format, "bytes": written.size}
         show_json({**facts, **written.metadata})

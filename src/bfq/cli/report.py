@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     for folder in folders:  # a process may have died after training, before it drew them
         trained = (folder / "result.json").exists() and (folder / "checkpoints").is_dir()
         if trained and not (folder / "frames.png").exists():
-            from bfq.experiment import draw_frames
+            from bfq.trained import draw_frames
 
             draw_frames(folder)
     written = write_report(folders, args.out or next(iter(found)))

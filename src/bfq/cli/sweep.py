@@ -11,7 +11,7 @@ from bfq.options import OPTIONS
 
 if TYPE_CHECKING:
     from bfq.run import RunConfig
-    from bfq.sweep import Ranking
+    from bfq.sweeps import Ranking
 
 SWEPT = {
     name: option for name, option in OPTIONS.items() if name not in ("baselines", "keep_going")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     with announced("loading JAX", quiet=args.json):
         from bfq.agents.registry import load_agent
         from bfq.settings import compose
-        from bfq.sweep import combinations, folder_name, ranked, sweep, write_sweep
+        from bfq.sweeps import combinations, folder_name, ranked, sweep, write_sweep
         from bfq.training.loop import Stopped
 
     options = read_options(args, SWEPT)

@@ -26,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
-        from bfq.experiment import complete
+        from bfq.experiment import run_to_end
+        from bfq.hooks import Hooks
         from bfq.run import as_json
         from bfq.training.loop import Stopped
         from bfq.training.monitoring import Diverged, check_trackers
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     check_trackers(args.track)
     folder, dataset = _folder(args)
     try:
-        record = complete(folder, dataset, tuple(args.track), quiet=args.json)
+        record = run_to_end(folder, dataset, Hooks(track=args.track), quiet=args.json)
     except Stopped as stopped:
         say(f"bfq: {stopped} Continue with: bfq train --resume --out {folder}")
         return stopped.exit_code
@@ -56,28 +57,22 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     """The folder to work in: the one to resume, or a new one."""
     from bfq.agents.registry import load_agent
     from bfq.experiment import start
-    from bfq.run import new_folder, unfinished
+    from bfq.run import new_folder
     from bfq.settings import compose, load_run
 
-    if args.resume or args.config:
-        _check_alone(args)
-        if args.agent:
-            load_agent(args.agent)
+    options = read_options(args, OPTIONS)
+    if "agent" in options:
+        options["agent"] = load_agent(options["agent"])
     if args.resume:
-        folder = args.out or unfinished()
-        if not (folder / "config.json").exists():
-            raise BadInput(f"there is no run to resume in {folder}.")
-        if (folder / "result.json").exists():
-            say(f"the run in {folder} is finished; this is its result.")
-        return folder, None
+        return _resumed(args, options), None
     if args.config:
+        if options.keys() - {"agent"}:
+            given = OPTIONS[next(iter(options.keys() - {"agent"}))].flag
+            raise BadInput(f"--config takes the options of the stored run, without {given}.")
         run = load_run(args.config).planned
     else:
-        options = read_options(args, OPTIONS)
         if not {"task", "agent", "baselines"} & options.keys():
             options["baselines"] = ["bc"]
-        if "agent" in options:
-            options["agent"] = load_agent(options["agent"])
         run = compose(**options)
         if run.baselines and "values" in options:
             names = ", ".join(run.baselines)
@@ -86,15 +81,22 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
     return folder, start(run, folder, quiet=args.json)
 
 
-def _check_alone(args: argparse.Namespace) -> None:
-    """Refuse other options beside --resume or --config, except the file of the agent."""
-    flag = "--resume" if args.resume else "--config"
-    values = {option.flag: getattr(args, name) for name, option in OPTIONS.items()}
-    given = [flag for flag, value in values.items() if value is not None and value is not False]
-    others = [one for one in given if one != "--agent" or not args.agent.endswith(".py")]
-    others += ["--config"] if args.resume and args.config else []
-    if others:
-        raise BadInput(f"{flag} takes the options of the stored run, without {others[0]}.")
+def _resumed(args: argparse.Namespace, options: dict[str, Any]) -> Path:
+    """The folder of the run to continue; options beside --resume must agree with it."""
+    from bfq.experiment import is_finished
+    from bfq.run import unfinished
+    from bfq.settings import check_agrees, load_run
+
+    if args.config:
+        raise BadInput("--resume takes the options of the stored run, without --config.")
+    folder: Path = args.out or unfinished()
+    if not (folder / "config.json").exists():
+        raise BadInput(f"there is no run to resume in {folder}.")
+    run = load_run(folder)
+    check_agrees(options, run, folder)
+    if is_finished(folder, run):
+        say(f"the run in {folder} is finished; this is its result.")
+    return folder
 
 
 def _show(folder: Path) -> None:

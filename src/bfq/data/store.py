@@ -11,6 +11,7 @@ A row is contiguous on disk, because batches read rows in any order.
 
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from bfq.run import LARGEST_FLOAT32, Float32
 
 HOME = "BFQ_HOME"  # the environment variable that names the folder
 CARD = "dataset.json"
+KEPT = "memory/"  # how the names of datasets that a program gave begin
 FORMAT: Literal[1] = 1
 PACKED = ("observations", "actions", "next_observations", "rewards", "masks")
 
@@ -115,6 +117,16 @@ def save_dataset(dataset: Dataset, folder: Path, made: Mapping[str, Any] | None 
     with Writer(folder) as writer:
         writer.append(dataset)
         return writer.finish(dataset.name, dataset.source, dataset.notes, made)
+
+
+def keep_dataset(dataset: Dataset) -> str:
+    """Store a dataset of this process once, by its content, and return the name it is stored under."""
+    words = re.sub(r"[^\w-]+", "-", dataset.name).strip("-") or "data"
+    name = f"{KEPT}{words[:60]}-{dataset.sha256[:12]}"
+    folder = dataset_folder(name)
+    if not exists(folder):
+        save_dataset(dataset, folder)
+    return name
 
 
 def open_dataset(folder: Path) -> Dataset:

@@ -12,9 +12,9 @@ from bfq.deploy.formats import FORMATS, arrays_of
 from bfq.deploy.numpy_policy import FORMAT, NumpyPolicy
 from bfq.deploy.plan import PolicyPlan, plan_of
 from bfq.errors import BadInput, unknown
-from bfq.experiment import Trained, load_trained
 from bfq.files import check_place, make_folder, write_bytes
 from bfq.run import versions
+from bfq.trained import Trained, load_trained
 
 TRIED = 256  # random observations on which plan and agent are compared
 TOLERANCE = 1e-3  # of half the action range; rounding errors are far smaller
@@ -30,7 +30,7 @@ class Exported:
     metadata: dict[str, Any]
 
 
-def export_policy(
+def export(
     folder: str | Path,
     out: str | Path | None = None,
     *,
@@ -89,7 +89,7 @@ def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> di
     return {
         "format": FORMAT,
         "agent": run.agent,
-        "task": run.task,
+        "task": run.dataset.name if run.dataset else run.task,
         "update": trained.checkpoint.step,
         "member": member,
         "seed": chosen.seed,

@@ -19,7 +19,9 @@ class Protocol:
     episodes: int = 20  # per seed
     seed: int = 10_000  # of the first episode; episode k has seed + k, the same for all members
     acting: Acting = Acting()
-    checkpoint: str = "last"  # the last one, never the best
+    checkpoint: str = (
+        "last"  # last | best of those that were evaluated, by the mean over all members
+    )
 
     def describe(self) -> ProtocolValues:
         """The protocol as a flat dictionary, as stored beside a score."""

@@ -26,6 +26,7 @@ from bfq.records import decode, read_text
 from bfq.run import Numbers, json_numbers
 
 Count = Annotated[int, Meta(ge=0)]
+CHECKPOINTS, BEST = "checkpoints", "best"  # folders of a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Checkpoint(NamedTuple):
 
     step: int
     states: Any
-    position: Position
+    position: Position = START
 
 
 @dataclasses.dataclass(frozen=True)

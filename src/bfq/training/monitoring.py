@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -151,7 +151,16 @@ def _wandb(module: Any, folder: Path, config: Row) -> Curves:
     return Curves(lambda scalars, step: run.log(scalars, step=step), run.finish)
 
 
-Tracker = JsonLines | Curves
+class Tracker(Protocol):
+    """What receives every row of metrics.jsonl: `{"step": …, "kind": "train", "metrics": {…}}`."""
+
+    def log(self, row: Row) -> None:
+        """Take a row."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+
 TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
 
 
@@ -165,13 +174,38 @@ def _import_tracker(name: str) -> Any:
         raise BadInput(f"{package} is not installed: pip install 'bfq-rl[{name}]'.") from error
 
 
-def check_trackers(names: Sequence[str]) -> None:
+def check_trackers(chosen: Sequence[str | Tracker]) -> None:
     """Check that every tracker exists and is installed, before anything starts."""
-    for name in names:
-        _import_tracker(name)
+    for one in chosen:
+        if isinstance(one, str):
+            _import_tracker(one)
+        elif not (callable(getattr(one, "log", None)) and callable(getattr(one, "close", None))):
+            raise BadInput(
+                f"a tracker is a name, or an object with log(row) and close(), not {one!r}."
+            )
 
 
-def open_trackers(names: Sequence[str], folder: Path, config: Row) -> list[Tracker]:
-    """Open the trackers of these names."""
-    modules = {name: _import_tracker(name) for name in names}
-    return [TRACKERS[name][1](module, folder, config) for name, module in modules.items()]
+def open_trackers(chosen: Sequence[str | Tracker], folder: Path, config: Row) -> list[Tracker]:
+    """Open the trackers that are given by name, and those of the user."""
+    modules = [_import_tracker(one) if isinstance(one, str) else one for one in chosen]
+    return [
+        TRACKERS[one][1](module, folder, config) if isinstance(one, str) else _Guarded(module)
+        for one, module in zip(chosen, modules, strict=True)
+    ]
+
+
+class _Guarded:
+    """A tracker of the user; what it raises becomes one sentence."""
+
+    def __init__(self, tracker: Tracker):
+        self._tracker = tracker
+
+    def log(self, row: Row) -> None:
+        try:
+            self._tracker.log(row)
+        except Exception as error:
+            kind = type(error).__name__
+            raise BadInput(f"the tracker {self._tracker!r} raised {kind}: {error}.") from error
+
+    def close(self) -> None:
+        self._tracker.close()

@@ -142,7 +142,7 @@ class OnDevice:
         self._rows = pack(arrays)
         self.spec = self._rows.spec
 
-    def take(self, start: int, length: int) -> Transitions:
+    def take(self, start: int, length: int, states: Any = None) -> Transitions:
         """All transitions."""
         return self._rows
 
@@ -159,7 +159,7 @@ class Streamed:
         self._thread = ThreadPoolExecutor(1)
         self._ready: dict[tuple[int, int], Future[npt.NDArray[np.float32]]] = {}
 
-    def take(self, start: int, length: int) -> Transitions:
+    def take(self, start: int, length: int, states: Any = None) -> Transitions:
         """The batches of these updates."""
         self.prepare(start, length)
         packed = self._ready.pop((start, length)).result()

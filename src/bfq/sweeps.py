@@ -15,7 +15,7 @@ from bfq.agents.contract import Agent
 from bfq.agents.fields import numeric_fields
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, say
-from bfq.experiment import complete, start
+from bfq.experiment import run_to_end, start
 from bfq.files import write_bytes, write_json
 from bfq.reports import read_finished, score_name
 from bfq.reports.report import write_report
@@ -70,7 +70,7 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
             say(f"run {place} of {len(runs)}, {name}")
         if not (folder / name / "config.json").exists():
             dataset = start(run, folder / name, dataset, quiet)
-        complete(folder / name, dataset, quiet=quiet)
+        run_to_end(folder / name, dataset, quiet=quiet)
     return [folder / name for name in runs]
 
 
