@@ -49,7 +49,9 @@ def test_a_log_of_ones_own_goes_in_and_trains(tmp_path, command, facts):
     numbers = np.c_[np.repeat(np.arange(5), 20), rng.uniform(-1, 1, (100, 4))]
     head = "run,obs_0,obs_1,act_0,reward"
     np.savetxt(tmp_path / "log.csv", numbers, "%.4f", ",", header=head, comments="")
-    found = facts("import log.csv --as mine --map observations=obs_,actions=act_,episode_ids=run")
+    found = facts(
+        "import log.csv --as mine --columns observations=obs_,actions=act_,episode_ids=run"
+    )
     assert (found["transitions"], found["episodes"]) == (95, 5)  # the last row has no successor
     assert "mine" in stored_datasets()
     assert "mine" in command("tasks --json")[1]
@@ -118,8 +120,8 @@ BAD = {
     "data import none.npz --as x": "no file",
     "data import none.npz": "--as",
     "data import none.npz --as ../x": "cannot name a dataset",
-    "data import none.npz --as x --map observations": "--map",
-    "data import none.npz --as x --map observations=a,observations=b": "twice",
+    "data import none.npz --as x --columns observations": "--columns",
+    "data import none.npz --as x --columns observations=a,observations=b": "twice",
     "data inspect hopper-medium-v2": "bfq data import FILE",
     "data inspect pendulum-mixed --replay": "no stored simulator states",
     "data reroll none.npz": "no file",

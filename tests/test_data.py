@@ -85,8 +85,8 @@ def test_a_run_reads_its_data_once(tmp_path, monkeypatch):
     rows = np.c_[given["observations"], given["actions"], given["rewards"], given["terminals"]]
     names = "obs_0,obs_1,obs_2,act_0,act_1,reward,terminal"
     np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header=names, comments="")
-    read = delimited.read_csv
-    monkeypatch.setattr(delimited, "read_csv", lambda *args: reads.append(args) or read(*args))
+    read = delimited.open_csv
+    monkeypatch.setattr(delimited, "open_csv", lambda *args: reads.append(args) or read(*args))
     small = {"width": 8, "depth": 1, "batch_size": 4}
     result = bfq.train(
         tmp_path / "log.csv", "bc", steps=2, seeds=1, values=small, out=tmp_path / "run", quiet=True
@@ -187,7 +187,7 @@ def test_pendulum_reference_is_what_its_controllers_reach():
 def test_masked_arrays_and_words_for_bounds_are_refused():
     with pytest.raises(BadInput, match="masked"):
         bfq.from_arrays(**columns(rewards=np.ma.masked_equal(np.arange(10.0), 3)))
-    for low in ("x", 1j, None):
+    for low in ("x", 1j):
         with pytest.raises(BadInput, match="action_low"):
             bfq.from_arrays(**columns(), action_low=low)
     with pytest.raises(BadInput, match="name must be"):

@@ -63,13 +63,13 @@ def with_value(name, row, value):
     return arrays(**{name: changed})
 
 
-def file(name, content, mapping=None, **settings):
+def file(name, content, columns=None, **settings):
     """Reads a file with that content: bytes, or a function that writes it."""
 
     def read(folder):
         path = folder / name
         content(path) if callable(content) else path.write_bytes(content)
-        return read_table(path, mapping, **settings)
+        return read_table(path, columns, **settings)
 
     return read
 
@@ -120,9 +120,9 @@ EXAMPLES = {
     "pickled-objects": (file("log.npz", pickle.dumps({"observations": [1.0]})), None),
     "no-header": (file("log.csv", GOOD), None),
     "missing-column": (table(head=HEAD.replace(b"reward", b"profit")), None),
-    "unknown-column": (table(mapping={"rewards": "rewrad"}), None),
+    "unknown-column": (table(columns={"rewards": "rewrad"}), None),
     "ambiguous-columns": (table(head=b"obs_0,state_0,action,reward,episode\n"), None),
-    "column-twice": (table(mapping={"rewards": "action", "actions": "action"}), None),
+    "column-twice": (table(columns={"rewards": "action", "actions": "action"}), None),
     "columns-with-gaps": (table(head=HEAD.replace(b"obs_1", b"obs_2")), None),
     "empty-cell": (table(b"1,2,0.5,,1"), 4),
     "text": (table(b"1,2,0.5,broken,1"), 4),
@@ -240,7 +240,7 @@ def parquet(observations):
     (table(b"1,2,0.5,inf,1"), "infinite"),
     (table(b"1,2,0.5,1e39,1"), "beyond-float32"),
     (file("log.csv", b"obs_0;action;reward;done\n1,5;0;1;0\n2,5;1;2;1\n"), "decimal-comma"),
-    (table(mapping={"rewards": "obs_"}), "ambiguous-columns"),
+    (table(columns={"rewards": "obs_"}), "ambiguous-columns"),
     (arrays(rewards=np.array(["1.5"] * N)), "text"),
     (arrays(rewards=np.array(["2024-01-01"] * N, "M8[D]")), "not-numbers"),
     (arrays(observations=np.array([np.zeros(2 + row % 2) for row in range(N)], object)), "mixed-widths"),
@@ -262,7 +262,6 @@ def parquet(observations):
     (parquet([[[1.0], [2.0]], [[1.0], [2.0]]]), "images"),
     (parquet(["a", "b"]), "text"),
     (parquet([b"a", b"b"]), "not-numbers"),
-    (parquet([{"x": 1}, {"x": 2}]), "not-numbers"),
 ])  # fmt: skip
 def test_a_refused_defect_has_many_faces(build, name, tmp_path):
     with pytest.raises(BadInput) as raised:

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from bfq.data.convert import as_dataset
 from bfq.data.readers.minari import find_minari, from_minari, read_minari
 from bfq.errors import BadInput
 
@@ -205,6 +206,12 @@ def test_what_was_recorded_from_a_simulator_names_it(library, tmp_path):
     check_every_number(dataset, theirs)
     assert dataset.source == "Minari dataset pendulum/random-v0 of Pendulum-v1"
     assert dataset.action_high.tolist() == [2.0]
+    assert dataset.env == dataset.save(tmp_path / "saved").env == "Pendulum-v1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written = dataset.to_minari("pendulum/written-v0")
+    assert as_dataset(written).sha256 == dataset.sha256
+    assert as_dataset(written).env == "Pendulum-v1"
     world.close()
 
 
@@ -228,6 +235,28 @@ def test_where_no_dataset_is_the_command_that_fetches_it_is_told(tmp_path, monke
     assert find_minari("pen") == folder.parent
 
 
+@pytest.mark.parametrize("data_format", ["arrow", "parquet"])
+def test_arrow_and_parquet_hold_the_same_as_hdf5(library, tmp_path, data_format):
+    from gymnasium import spaces
+
+    def infos(steps):
+        return {"qpos": np.arange(2.0 * (steps + 1)).reshape(-1, 2), "qvel": np.arange(steps + 1.0)}
+
+    pair = spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))
+    space = spaces.Dict({"clock": box(1), "robot": pair})
+    make(library, space, infos=infos)
+    make(library, space, "robot/run-v0", infos=infos, data_format=data_format)
+    one, two = (read_minari(tmp_path / "robot" / name) for name in ("walk-v0", "run-v0"))
+    assert one.sha256 == two.sha256
+    np.testing.assert_array_equal(one.infos["qpos"], two.infos["qpos"])
+    some = read_minari(tmp_path / "robot" / "run-v0", observation_keys=["clock"], episodes=[2])
+    assert (some.observation_dim, len(some)) == (1, 7)
+    for file in tmp_path.glob(f"robot/run-v0/data/1/*.{data_format}"):
+        file.write_bytes(b"")
+    with pytest.raises(BadInput, match="not a readable"):
+        read_minari(tmp_path / "robot" / "run-v0")
+
+
 @pytest.mark.parametrize("image_and_more", [True, False])
 def test_images_are_refused_unless_other_parts_are_chosen(library, walk, image_and_more):
     from gymnasium import spaces
@@ -244,11 +273,13 @@ def test_images_are_refused_unless_other_parts_are_chosen(library, walk, image_a
 def test_other_formats_and_discrete_actions_are_refused(library, tmp_path, walk):
     from gymnasium import spaces
 
-    make(library, box(3), "arrow/walk-v0", data_format="arrow")
-    with pytest.raises(BadInput, match="data_format is arrow"):
-        read_minari(tmp_path / "arrow" / "walk-v0")
     make(library, box(3))
     card = walk / "data" / "metadata.json"
+    plain = card.read_text()
+    card.write_text(json.dumps({**json.loads(plain), "data_format": "zarr"}))
+    with pytest.raises(BadInput, match="data_format is zarr, but bfq reads only hdf5, arrow, parq"):
+        read_minari(walk)
+    card.write_text(plain)
     discrete = library.serialization.serialize_space(spaces.Discrete(4))
     card.write_text(json.dumps({**json.loads(card.read_text()), "action_space": discrete}))
     with pytest.raises(BadInput, match="actions of the dataset are a Discrete space"):

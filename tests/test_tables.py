@@ -14,8 +14,9 @@ import pytest
 from tests.defect_names import name_of
 
 from bfq.cli.main import main
-from bfq.data.arrays import complete_range, from_arrays, from_episodes
+from bfq.data.arrays import from_arrays, from_episodes
 from bfq.data.checks import mark_ends
+from bfq.data.ranges import complete_range
 from bfq.data.readers import delimited
 from bfq.data.readers.tables import read_table
 from bfq.errors import BadInput
@@ -222,7 +223,7 @@ def test_done_alone_is_sorted_into_terminals_and_time_outs(lengths, timeouts):
     ends = np.flatnonzero(done)
     assert np.flatnonzero(timeout).tolist() == ends[timeouts].tolist()
     assert (timeout ^ terminal).tolist() == done.tolist()
-    assert "--map terminals=" in notes[0]
+    assert "--columns terminals=" in notes[0]
 
 
 def test_done_beside_another_flag_is_the_other_kind():
@@ -256,7 +257,7 @@ def test_ids_lengths_and_starts_say_the_same():
     ([[-5.0, 2.0], [5.0, 2.0]], [-5, 1], [5, 3]),  # a dimension that never moves
 ])  # fmt: skip
 def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
-    lows, highs, remark = complete_range(np.array(actions))
+    lows, highs, remark = complete_range(np.array(actions), None, None)
     np.testing.assert_allclose(lows, low, rtol=1e-6)
     np.testing.assert_allclose(highs, high, rtol=1e-6)
     assert bool(remark) == ((list(low), list(high)) != ([-1], [1]))
@@ -270,7 +271,7 @@ def test_a_range_that_is_not_given_is_taken_from_the_data(actions, low, high):
 ])  # fmt: skip
 def test_a_bound_that_is_missing_is_taken_from_the_data_and_noted(given, missing):
     reach = np.array([40.0, 20.0, 40.0])
-    low, high, sentence = complete_range(np.stack([-reach, reach]), *given)
+    low, high, (sentence,) = complete_range(np.stack([-reach, reach]), *given)
     np.testing.assert_array_equal(low, -reach if given[0] is None else np.broadcast_to(given[0], 3))
     np.testing.assert_array_equal(high, reach if given[1] is None else np.broadcast_to(given[1], 3))
     assert sentence.startswith(f"{missing} of the actions was not given.")

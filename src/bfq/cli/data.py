@@ -62,7 +62,7 @@ ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # verbs, argument, s
     ("reroll", "--as", {"dest": "name", "metavar": "NAME", "help": "default rerolled/FILE"}),
     ("make", "--out",
      {"type": Path, "metavar": "FILE", "help": "also write an HDF5 file in D4RL's layout"}),
-    ("import", "--map", {"action": "append", "default": [], "metavar": "NAME=COLUMN[,…]",
+    ("import", "--columns", {"action": "append", "default": [], "metavar": "NAME=COLUMN[,…]",
                          "help": "a column, a prefix (observations=obs_), several (a+b), or none"}),
     ("import", "--action-low", {"type": _bound, "metavar": "X[,…]", "help": f"the smallest {BOUND}"}),
     ("import", "--action-high", {"type": _bound, "metavar": "X[,…]", "help": f"the largest {BOUND}"}),
@@ -135,7 +135,7 @@ def _import(args: argparse.Namespace) -> int:
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
     dataset = import_files(
-        args.files, args.name, parse_names(args.map, "--map"), args.replace, **settings
+        args.files, args.name, parse_names(args.columns, "--columns"), args.replace, **settings
     )
     return _show(dataset, args.json)
 

@@ -1,4 +1,4 @@
-"""Build a dataset from logged arrays or episodes, and infer the range of actions."""
+"""Build a dataset from logged arrays or episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import NEEDED, ROUNDING, as_array, check_bounds, check_columns, check_lengths
-from bfq.data.dataset import COLUMNS, Arrays, Dataset, Flags, Floats
+from bfq.data.checks import NEEDED, as_array, check_columns, check_lengths
+from bfq.data.dataset import COLUMNS, Arrays, Dataset, Flags
 from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
 from bfq.errors import unknown
@@ -15,10 +15,6 @@ from bfq.options import Name
 from bfq.records import check_value
 
 EPISODE_PARTS = (*NEEDED, "terminated", "terminals", "infos")
-BOUNDS = ("action_low", "action_high")
-USED = 0.1  # of ±1: data that stays closer to 0 than this has another range
-EVEN = 0.8  # bounds with sizes that differ by less than this factor are taken as equal
-MOST = 6  # ranges listed in a sentence
 
 
 def from_arrays(
@@ -34,8 +30,8 @@ def from_arrays(
     episode_ids: npt.ArrayLike | None = None,
     episode_lengths: npt.ArrayLike | None = None,
     infos: Mapping[str, npt.ArrayLike] | None = None,
-    action_low: npt.ArrayLike = -1.0,
-    action_high: npt.ArrayLike = 1.0,
+    action_low: npt.ArrayLike | None = -1.0,
+    action_high: npt.ArrayLike | None = 1.0,
     name: str = "arrays",
     source: str = "arrays given by the user",
 ) -> Dataset:
@@ -44,7 +40,8 @@ def from_arrays(
     `terminals` marks states after which nothing follows, `timeouts` rows after which the log merely stops.
     If these are not known, `dones` (an end of either kind), `episode_starts`, `episode_ids` or
     `episode_lengths` say where episodes end. Without `next_observations` the observation of the next row is
-    used; the last row of a timed-out episode, which has no logged successor, is then left out.
+    used; the last row of a timed-out episode, which has no logged successor, is then left out. A bound of the
+    actions that is None is inferred from the data.
     """
     columns = {
         "observations": observations, "actions": actions, "rewards": rewards, "terminals": terminals,
@@ -140,55 +137,3 @@ def _check_alike(number: int, first: Arrays, part: Arrays) -> None:
         if shapes[0] != shapes[1]:
             found = f"{name} have rows of shape {shapes[0]} in episode 0 but {shapes[1]} in episode {number}"
             raise refuse("mixed-widths", found)
-
-
-def complete_range(
-    actions: npt.NDArray[Any],
-    action_low: npt.ArrayLike | None = None,
-    action_high: npt.ArrayLike | None = None,
-) -> tuple[Floats, Floats, str]:
-    """The range of actions, with missing bounds inferred from the data, and a sentence about these.
-
-    ±1, which needs no sentence, if the actions fit and use both sides of it. Otherwise the smallest and
-    largest value of each dimension, rounded outward to two digits, and made symmetric if they nearly are.
-    """
-    low, high = actions.min(0).astype(np.float64), actions.max(0).astype(np.float64)
-    most = float(np.maximum(-low, high).max())
-    usual = USED <= most <= 1.0 + 2 * ROUNDING and low.min() < 0.0 < high.max()
-    pairs = [
-        (-1.0, 1.0) if usual else _round_outward(*pair) for pair in zip(low, high, strict=True)
-    ]
-    lows, highs = np.array(pairs).T
-    missing = [
-        name for name, bound in zip(BOUNDS, (action_low, action_high), strict=True) if bound is None
-    ]
-    lows, highs = check_bounds(
-        lows if action_low is None else action_low,
-        highs if action_high is None else action_high,
-        actions.shape[1],
-    )
-    if usual and len(missing) == len(BOUNDS):
-        return lows, highs, ""
-    ranges = [f"{a:g} to {b:g}" for a, b in zip(lows, highs, strict=True)]
-    several = ", ".join(ranges[:MOST]) + ", …" * (len(ranges) > MOST)
-    listed = ranges[0] if len(set(ranges)) == 1 else f"{several} (one range per dimension)"
-    what = "The range of the actions" if len(missing) > 1 else f"The {missing[0]} of the actions"
-    flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
-    sentence = (
-        f"{what} was not given. They reach from {actions.min():.4g} to {actions.max():.4g}, so the range "
-        f"was taken as {listed}. To set it: {flags} of bfq data import (in Python, {' and '.join(missing)})."
-    )
-    return lows, highs, sentence
-
-
-def _round_outward(low: float, high: float) -> tuple[float, float]:
-    if low == high:
-        return low - 1.0, high + 1.0  # a constant dimension does not reveal its range
-    if min(-low, high) >= EVEN * max(-low, high):
-        high = max(-low, high)
-        low = -high
-    digits = 1 - int(np.floor(np.log10(high - low)))  # decimals that keep two digits of the range
-    step = 10.0**-digits
-    slack = ROUNDING * (high - low) / step
-    lower, upper = np.floor(low / step + slack) * step, np.ceil(high / step - slack) * step
-    return round(lower, digits), round(upper, digits)

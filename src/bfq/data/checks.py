@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Flags, Floats
-from bfq.data.defects import MAP, note, refuse
-from bfq.errors import BadInput, counted
+from bfq.data.defects import NAME_COLUMNS, count_rows, describe_rows, note, refuse
+from bfq.data.ranges import clip_actions, complete_range
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -22,7 +22,6 @@ NEEDED = ("observations", "actions", "rewards")
 MATRICES = ("observations", "actions", "next_observations")
 FLAGS = ("terminals", "timeouts", "dones", "episode_starts")
 BLOCK = 1 << 16  # rows processed at a time, so that checks need little extra memory
-ROUNDING = 1e-4  # of the action range: values this far beyond a bound are clipped
 LONG = 20  # rows: shorter episodes may share their longest length by accident
 SHARE = 0.1  # of the episodes: as many as this end at the time limit, if there is one
 
@@ -67,16 +66,6 @@ def blocks(size: int) -> Iterator[slice]:
         yield slice(begin, min(begin + BLOCK, size))
 
 
-def describe_rows(which: Flags) -> str:
-    """The first of some rows, and how many there are."""
-    return f"row {int(which.argmax())} ({counted(int(which.sum()), 'row')} in all, counted from 0)"
-
-
-def count_rows(rows: Rows, size: int, noun: str) -> str:
-    """How many of something these rows are, and the first of them."""
-    return f"{len(rows):,} of {size:,} {noun} (first: row {rows[0]})"
-
-
 def is_number(cell: str) -> bool:
     """Whether text is a number."""
     try:
@@ -88,8 +77,8 @@ def is_number(cell: str) -> bool:
 
 def check_columns(
     columns: Mapping[str, npt.ArrayLike | None],
-    action_low: npt.ArrayLike,
-    action_high: npt.ArrayLike,
+    action_low: npt.ArrayLike | None,
+    action_high: npt.ArrayLike | None,
 ) -> tuple[Logged, tuple[str, ...]]:
     """Return the checked log and notes about it; BadInput for the first defect that is refused."""
     for name in NEEDED:
@@ -111,31 +100,12 @@ def check_columns(
     elif not flags and ids is None and lengths is None:
         raise refuse("no-episode-end", "no episode end is given")
     terminal, timeout, notes = mark_ends(len(checked["rewards"]), flags, ids, lengths)
-    low, high = check_bounds(action_low, action_high, checked["actions"].shape[1])
+    low, high, inferred = complete_range(checked["actions"], action_low, action_high)
     log = Logged(
-        checked["observations"], _within(checked["actions"], low, high), checked["rewards"], following,
+        checked["observations"], clip_actions(checked["actions"], low, high), checked["rewards"], following,
         terminal, timeout, low, high,
     )  # fmt: skip
-    return log, (*notes, *_lost_precision(shaped["observations"], log.observations))
-
-
-def check_bounds(low: npt.ArrayLike, high: npt.ArrayLike, width: int) -> tuple[Floats, Floats]:
-    """The given action bounds, one number for each action dimension."""
-    try:
-        lows, highs = (np.asarray(x).astype(np.float32, casting="same_kind") for x in (low, high))
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"action_low and action_high must be numbers: {error}.") from error
-    for name, bound in (("action_low", lows), ("action_high", highs)):
-        if bound.shape not in ((), (width,)):
-            held = counted(bound.size, "number") + f" in shape {bound.shape}" * (bound.ndim > 1)
-            raise BadInput(
-                f"{name} has {held}, but an action has {counted(width, 'number')}: give one number "
-                "for all of them, or one for each."
-            )
-    lows, highs = np.broadcast_to(lows, (width,)).copy(), np.broadcast_to(highs, (width,)).copy()
-    if not (np.isfinite(lows) & np.isfinite(highs) & (lows < highs)).all():
-        raise BadInput("action_low must be below action_high in every dimension, and both finite.")
-    return lows, highs
+    return log, (*inferred, *notes, *_lost_precision(shaped["observations"], log.observations))
 
 
 def as_array(name: str, column: npt.ArrayLike) -> Array:
@@ -247,18 +217,6 @@ def as_flags(name: str, column: Array) -> Flags:
     return column.astype(bool)
 
 
-def _within(actions: Floats, low: Floats, high: Floats) -> Floats:
-    slack = ROUNDING * (high - low)
-    outside: Flags = np.any((actions < low - slack) | (actions > high + slack), axis=1)
-    if outside.any():
-        raise refuse(
-            "action-beyond-range",
-            f"actions leave their range in {describe_rows(outside)}: they span {actions.min():.4g} to "
-            f"{actions.max():.4g} and the range is {low.min():.4g} to {high.max():.4g}",
-        )
-    return np.clip(actions, low, high)
-
-
 def mark_ends(
     size: int, flags: Mapping[str, Flags], ids: Array | None = None, lengths: Array | None = None
 ) -> tuple[Flags, Flags, list[str]]:
@@ -294,7 +252,7 @@ def _split_dones(flags: Mapping[str, Flags], terminal: Flags, timeout: Flags) ->
     return [
         "The flag of episode ends does not say of which kind they are: "
         f"{len(at_limit)} of {len(last)}, at the longest length, count as time-outs, the others as terminals. "
-        f"To decide yourself, give the flag as terminals or as timeouts ({MAP} terminals=… or timeouts=…)."
+        f"To decide yourself, give the flag as terminals or as timeouts ({NAME_COLUMNS} terminals=… or timeouts=…)."
     ]
 
 

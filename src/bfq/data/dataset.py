@@ -8,15 +8,18 @@ Everything is computed in one pass over chunks of rows, since the arrays may be 
 
 import hashlib
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from bfq.envs.make import resolve
+from bfq.errors import BadInput
 from bfq.run import LARGEST_FLOAT32, Float32
 
 Floats = npt.NDArray[np.float32]
@@ -47,6 +50,7 @@ class Dataset:
     source: str  # where the data comes from, in words
     notes: tuple[str, ...] = ()  # what a user should know about it
     infos: Columns = field(default_factory=dict)  # qpos, qvel, …: columns that agents do not see
+    env: str | None = None  # the environment that the data names, such as Pendulum-v1
 
     def __repr__(self) -> str:
         return (
@@ -97,6 +101,92 @@ class Dataset:
     def columns(self) -> dict[str, Column]:
         """The columns that training can see, with one row per transition."""
         return {name: getattr(self, name) for name in COLUMNS}
+
+    @property
+    def terminals(self) -> Flags:
+        """The rows after which nothing follows."""
+        return np.asarray(self.masks) == 0
+
+    @property
+    def timeouts(self) -> Flags:
+        """The rows after which only the log ends."""
+        return self.episode_ends & ~self.terminals
+
+    @property
+    def episodes(self) -> list["Dataset"]:
+        """Each episode as a dataset."""
+        ends = self.last_rows + 1
+        starts = np.append(0, ends[:-1])
+        return [self.rows(slice(*pair)) for pair in zip(starts, ends, strict=True)]
+
+    def __iter__(self) -> Iterator["Dataset"]:
+        return iter(self.episodes)
+
+    def __getitem__(self, which: Any) -> "Dataset":
+        """Some episodes: `data[3]`, `data[2:5]`, `data[[4, 1]]`, or a flag for each episode."""
+        ends = self.last_rows + 1
+        starts = np.append(0, ends[:-1])
+        try:
+            chosen = np.atleast_1d(np.arange(len(ends))[which])
+        except (IndexError, ValueError) as error:
+            raise BadInput(f"there are {len(ends)} episodes in {self.name}: {error}.") from error
+        if not len(chosen):
+            raise BadInput(f"no episode of {self.name} is chosen: there are {len(ends)}.")
+        if (np.diff(chosen) == 1).all():
+            return self.rows(slice(starts[chosen[0]], ends[chosen[-1]]))
+        rows = np.concatenate([np.arange(starts[k], ends[k]) for k in chosen])
+        taken = replace(self.take(rows), infos=gather_rows(self.infos, rows))
+        taken.episode_ends[np.cumsum((ends - starts)[chosen]) - 1] = True
+        return taken
+
+    def __add__(self, other: "Dataset") -> "Dataset":
+        """The episodes of both, which must have the same sizes and action range."""
+        for name in ("observation_dim", "action_dim", "action_low", "action_high"):
+            one, two = getattr(self, name), getattr(other, name)
+            if not np.array_equal(one, two):
+                raise BadInput(
+                    f"{self.name} and {other.name} cannot be joined: {name} is {one} and {two}."
+                )
+        columns: dict[str, Any] = {
+            name: np.concatenate([column, other.columns[name]])
+            for name, column in self.columns.items()
+        }
+        columns["episode_ends"][len(self) - 1] = True
+        infos = {
+            name: np.concatenate([column, other.infos[name]])
+            for name, column in self.infos.items()
+            if name in other.infos and other.infos[name].shape[1:] == column.shape[1:]
+        }
+        return replace(
+            self,
+            **columns,
+            infos=infos,
+            name=" + ".join(dict.fromkeys((self.name, other.name))),
+            source="; ".join(dict.fromkeys((self.source, other.source))),
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+            env=self.env if self.env == other.env else None,
+        )
+
+    def filter(self, keep: Callable[["Dataset"], bool]) -> "Dataset":
+        """The episodes for which `keep` returns true."""
+        return self[np.array([bool(keep(episode)) for episode in self.episodes])]
+
+    def split(self, share: float = 0.1, seed: int = 0) -> tuple["Dataset", "Dataset"]:
+        """Two parts of whole episodes, drawn at random; the second has this share of them."""
+        count = len(self.last_rows)
+        held = round(share * count) or 1
+        if not 0 < share < 1 or held >= count:
+            raise BadInput(f"{self.name} has {count} episodes: a share of {share} leaves none.")
+        drawn = np.random.default_rng(seed).permutation(count)
+        return self[np.sort(drawn[held:])], self[np.sort(drawn[:held])]
+
+    def save(self, folder: str | Path) -> "Dataset":
+        """Save the dataset in a new folder, which `load_dataset` and `bfq train --task` take."""
+        return resolve("bfq.data.store:save_dataset")(self, Path(folder).expanduser())
+
+    def to_minari(self, dataset_id: str, **settings: Any) -> Any:
+        """Create the Minari dataset with this id; `settings` are those of Minari, such as author."""
+        return resolve("bfq.data.readers.minari:write_minari")(self, dataset_id, **settings)
 
     def rows(self, which: slice) -> "Dataset":
         """Some of the rows, as a dataset of their own."""

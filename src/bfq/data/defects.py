@@ -8,10 +8,13 @@ import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 
-from bfq.errors import BadInput
+import numpy as np
+import numpy.typing as npt
+
+from bfq.errors import BadInput, counted
 
 # The command with these flags; a file can be read by others too.
-MAP = "bfq data import FILE --as NAME --map"
+NAME_COLUMNS = "bfq data import FILE --as NAME --columns"
 RANGE = "bfq data import FILE --as NAME --action-low … --action-high …"
 
 
@@ -26,7 +29,7 @@ class Defect:
 _TABLE = tomllib.loads(files("bfq.data").joinpath("defects.toml").read_text("utf-8"))
 REFUSED, NOTED = (
     {
-        name: Defect(about, remedy.format(map=MAP, range=RANGE))
+        name: Defect(about, remedy.format(columns=NAME_COLUMNS, range=RANGE))
         for name, (about, remedy) in _TABLE[kind].items()
     }
     for kind in ("refused", "noted")
@@ -41,3 +44,13 @@ def refuse(name: str, finding: str) -> BadInput:
 def note(name: str, finding: str) -> str:
     """Return the sentence for a noted defect."""
     return f"{finding}: {NOTED[name].remedy}. [{name}]"
+
+
+def describe_rows(which: npt.NDArray[np.bool_]) -> str:
+    """The first of some rows, and how many there are."""
+    return f"row {int(which.argmax())} ({counted(int(which.sum()), 'row')} in all, counted from 0)"
+
+
+def count_rows(rows: npt.NDArray[np.intp], size: int, noun: str) -> str:
+    """How many of something these rows are, and the first of them."""
+    return f"{len(rows):,} of {size:,} {noun} (first: row {rows[0]})"

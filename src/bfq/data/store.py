@@ -28,7 +28,7 @@ from msgspec import Meta
 from bfq.data.dataset import Column, Dataset, DataSummary, SummaryCard
 from bfq.errors import BadInput, Busy
 from bfq.files import locked, write_json, writing
-from bfq.options import Name, Positive
+from bfq.options import Name, Positive, Simulator
 from bfq.records import decode, read_text
 from bfq.run import LARGEST_FLOAT32, Float32
 
@@ -87,6 +87,7 @@ class Card(SharedLayout):
     made: dict[str, Any]
     transitions: Positive
     summary: SummaryCard
+    env: Simulator | None = None
 
     def __post_init__(self) -> None:
         for name in ("action_low", "action_high"):
@@ -116,7 +117,7 @@ def save_dataset(dataset: Dataset, folder: Path, made: Mapping[str, Any] | None 
     """Save a dataset in a folder that does not exist yet, and return it as read back from there."""
     with Writer(folder) as writer:
         writer.append(dataset)
-        return writer.finish(dataset.name, dataset.source, dataset.notes, made)
+        return writer.finish(dataset.name, dataset.source, dataset.notes, made, dataset.env)
 
 
 def keep_dataset(dataset: Dataset) -> str:
@@ -138,7 +139,9 @@ def open_dataset(folder: Path) -> Dataset:
         raise BadInput(
             f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite."
         )
-    named = replace(dataset, name=card.name, source=card.source, notes=tuple(card.notes))
+    named = replace(
+        dataset, name=card.name, source=card.source, notes=tuple(card.notes), env=card.env
+    )
     summary = DataSummary(**vars(card.summary), episode_returns=returns)
     vars(named)["summary"] = summary  # where cached_property looks
     return named
@@ -318,6 +321,7 @@ class Writer:
         source: str,
         notes: tuple[str, ...] = (),
         made: Mapping[str, Any] | None = None,
+        env: str | None = None,
     ) -> Dataset:
         """Complete the dataset and move it to its place."""
         layout = self._journal.layout
@@ -332,7 +336,7 @@ class Writer:
             values = {key: getattr(summary, key) for key in SummaryCard.__dataclass_fields__}
             card = Card(
                 **vars(layout), name=name, source=source, notes=list(notes), made=dict(made or {}),
-                transitions=self.rows, summary=SummaryCard(**values),
+                transitions=self.rows, summary=SummaryCard(**values), env=env,
             )  # fmt: skip
             decode(msgspec.json.encode(card), Card, str(self._folder / CARD))  # it can be read
             write_json(self._part / CARD, msgspec.to_builtins(card))

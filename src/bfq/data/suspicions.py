@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import Logged, at_time_limit, blocks, count_rows
+from bfq.data.checks import Logged, at_time_limit, blocks
 from bfq.data.dataset import Flags, Floats
-from bfq.data.defects import note, refuse
+from bfq.data.defects import count_rows, note, refuse
 
 MOST = 0.9  # of the informative rows: enough to say what a column is
 SAME = 1e-3  # of the spread of a column: values closer than this differ by rounding only

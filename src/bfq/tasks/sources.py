@@ -17,8 +17,8 @@ from bfq.tasks.recipes import DataRecipe, Progress, generate_dataset, recipe_for
 
 # Shows progress towards a number of rows.
 Bar = Callable[[str, int], AbstractContextManager[Progress]]
-RESERVED = ("local/", "rerolled/")  # names of data that bfq generates
 HDF5 = (".hdf5", ".h5")
+RESERVED = ("local/", "rerolled/")  # names of data that bfq generates
 PACKAGES = {"mujoco": "mujoco", "ogbench": "ogbench", "adroit": "gymnasium_robotics"}
 
 
@@ -117,66 +117,73 @@ def similar_data(task: str) -> str:
 def read_any(
     path: Path,
     task: Task | None = None,
-    mapping: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     reward_on: Literal["state", "next_state"] = "state",
     **bounds: Any,
 ) -> Dataset:
-    """Read a file (npz, CSV, Parquet, HDF5), a stored dataset, or Minari data by folder or id.
+    """Read any file or folder; `task` says how to read a published file.
 
-    `task` says how to read a published file; without it, the content decides. `reward_on` is for OGBench:
-    whether the state before the action earns the reward, or the one after it.
+    `reward_on` is for OGBench: whether the state before the action earns the reward, or the one after it.
     """
     dataset: Dataset
-    if path.is_dir():
-        dataset = (
-            store.open_dataset(path) if store.exists(path) else reader("minari:read_minari")(path)
-        )
-    elif not path.exists() and not path.suffix:
-        dataset = reader("minari:read_minari")(reader("minari:find_minari")(str(path)))
-    elif task is not None and task.family == "ogbench":
+    if task is not None and path.is_file() and task.family == "ogbench":
         dataset = reader("ogbench:read_ogbench")(path, task.like, reward_on)
-    elif path.suffix in HDF5 and not mapping and (task is not None or reader("d4rl:is_d4rl")(path)):
-        dataset = reader("d4rl:read_d4rl")(path, task.episode_steps if task else None)
+    elif task is not None and path.is_file():
+        dataset = reader("d4rl:read_d4rl")(path, task.episode_steps)
     else:
-        dataset = reader("tables:read_table")(path, mapping, **bounds)
+        dataset = resolve("bfq.data.convert:as_dataset")(path, columns, **bounds)
     return dataset
 
 
 def import_files(
     paths: Sequence[Path],
     name: str,
-    mapping: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     replace: bool = False,
     **settings: Any,
 ) -> Dataset:
     """Read files one after another, with only one in memory, into a dataset stored under `name`."""
     folder, task = store.dataset_folder(name), TASKS.get(name)
-    _check_target(name, paths, mapping)
+    _check_target(name, paths, columns)
     if store.exists(folder) and not replace:
         raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
-    notes: dict[str, None] = {}
+    files: dict[str, list[str]] = {}  # with each note
+    env: str | None = None
     with store.Writer(folder, replace=replace) as writer:
         for path in paths:
-            piece = read_any(path, task, mapping, **settings)
+            piece = read_any(path, task, columns, **settings)
             _check_piece(path, piece, name)
-            notes.update(dict.fromkeys(piece.notes))
+            for note in piece.notes:
+                files.setdefault(note, []).append(path.name)
+            env = piece.env
             writer.append(piece)
         source = f"{len(paths)} files, {paths[0].name} to {paths[-1].name}"
         published = _is_published(paths, name)
+        notes = [_name_files(note, names, len(paths)) for note, names in files.items()]
         if published is False:
-            notes[f"Not the file that is published as {name}: its SHA-256 differs."] = None
+            notes.append(f"Not the file that is published as {name}: its SHA-256 differs.")
         facts = {"files": [path.name for path in paths], "published": published}
-        return writer.finish(name, piece.source if len(paths) == 1 else source, tuple(notes), facts)
+        source = piece.source if len(paths) == 1 else source
+        return writer.finish(name, source, tuple(notes), facts, env)
 
 
-def _check_target(name: str, paths: Sequence[Path], mapping: Mapping[str, str] | None) -> None:
+def _name_files(note: str, files: Sequence[str], total: int) -> str:
+    """A note with the files that it is about, since its numbers are those of each file."""
+    if total == 1:
+        return note
+    some, more = " and ".join(files[:2]), len(files) - 2
+    listed = f"{some} and {more} more" if more > 0 else some
+    return f"In each of the {total} files: {note}" if len(files) == total else f"{listed}: {note}"
+
+
+def _check_target(name: str, paths: Sequence[Path], columns: Mapping[str, str] | None) -> None:
     """Reserve the names of built-in tasks for the data they were published with."""
     if name.startswith(RESERVED) or (name in TASKS and name not in PUBLISHED):
         raise BadInput(f"{name} is reserved for data that bfq generates: choose another --as.")
     if name not in TASKS:
         return
     endings = (".npz",) if TASKS[name].family == "ogbench" else HDF5
-    if mapping or not all(path.suffix in endings for path in paths):
+    if columns or not all(path.suffix in endings for path in paths):
         raise BadInput(
             f"{name} is a built-in task, for its published files ({', '.join(endings)}) only: "
             "choose another --as."

@@ -1,33 +1,43 @@
 """Readers of files, found through a table of names so that only those in use are imported."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
 from bfq.envs.make import resolve
 from bfq.errors import BadInput
 
 
+class Table(NamedTuple):
+    """Columns by name that are read when they are needed."""
+
+    names: list[str]
+    read: Callable[[Sequence[str]], Arrays]
+    by_column: bool = False  # columns of single numbers, so one column of observations is a matrix
+
+
 class Format(NamedTuple):
-    """How files with one suffix are read: functions as `module:function`."""
+    """How files with one suffix are read."""
 
-    names: str  # lists the columns
-    arrays: str  # reads some of them
-    by_column: bool  # a table of single columns, so one column of observations is a matrix as well
-    begins: str  # the kind of its first bytes
+    opener: str  # `module:function`, a context manager that gives a Table
+    begins: str = ""  # the kind of its first bytes
 
 
-_CSV = ("delimited:csv_names", "delimited:read_csv", True)
-_HDF5 = ("binary:hdf5_names", "binary:read_hdf5", False)
+_CSV, _JSON = "delimited:open_csv", "json_lines:open_json"
 FORMATS = {
-    ".npz": Format("binary:npz_names", "binary:read_npz", False, ".npz"),
-    ".csv": Format(*_CSV, ""),
-    ".csv.gz": Format(*_CSV, ".gz"),
-    ".parquet": Format("binary:parquet_names", "binary:read_parquet", True, ".parquet"),
-    ".hdf5": Format(*_HDF5, ".hdf5"),
-    ".h5": Format(*_HDF5, ".hdf5"),
+    ".npz": Format("binary:open_npz", ".npz"),
+    ".csv": Format(_CSV),
+    ".csv.gz": Format(_CSV, ".gz"),
+    ".parquet": Format("arrow:open_parquet", ".parquet"),
+    ".feather": Format("arrow:open_feather"),
+    ".arrow": Format("arrow:open_feather"),
+    ".hdf5": Format("binary:open_arrays", ".hdf5"),
+    ".h5": Format("binary:open_arrays", ".hdf5"),
+    ".jsonl": Format(_JSON),
+    ".json": Format(_JSON),
 }
 
 

@@ -1,4 +1,4 @@
-"""npz, Parquet and HDF5 files: only arrays are read, nothing is unpickled or executed."""
+"""npz and HDF5 files: only arrays are read, nothing is unpickled or executed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,110 +9,63 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.checks import describe_rows
 from bfq.data.dataset import Arrays
-from bfq.data.defects import refuse
-from bfq.data.readers import parsing
-from bfq.errors import BadInput
+from bfq.data.readers import Table, parsing
 
 MOST_SWELLING = 200  # the largest factor by which compressed arrays may exceed the file size
 SMALL = 2**30  # bytes that any file may declare
 
 
-def npz_names(path: Path) -> list[str]:
-    """The names of the arrays."""
-    with _open_npz(path) as archive:
-        return list(archive.files)
-
-
-def read_npz(path: Path, names: Sequence[str] | None = None) -> Arrays:
-    """The arrays of these names (all arrays for None); others are not unpacked."""
-    with _open_npz(path) as archive:
-        return {name: archive[name] for name in (archive.files if names is None else names)}
-
-
 @contextmanager
-def _open_npz(path: Path) -> Iterator[Any]:
+def open_npz(path: Path) -> Iterator[Table]:
+    """The arrays in the file; those that are not read are not unpacked."""
     # NumPy leaves its own file open on failure.
     with parsing(path, "npz"), path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it is a single array")
-        yield archive
+        yield Table(list(archive.files), lambda names: {name: archive[name] for name in names})
 
 
-def parquet_names(path: Path) -> list[str]:
-    """The names of the columns."""
-    with _open_parquet(path) as file:
-        return list(file.schema_arrow.names)
-
-
-def read_parquet(path: Path, names: Sequence[str]) -> Arrays:
-    """The columns of these names; a column of lists becomes a matrix."""
-    with _open_parquet(path) as file:
-        table = file.read(columns=list(names))
-        return {name: _parquet_array(name, table[name].combine_chunks()) for name in names}
+def read_npz(path: Path) -> Arrays:
+    """All arrays in the file."""
+    with open_npz(path) as table:
+        return table.read(table.names)
 
 
 @contextmanager
-def _open_parquet(path: Path) -> Iterator[Any]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise BadInput("Parquet files need pyarrow: pip install 'bfq-rl[parquet]'.") from error
-    with parsing(path, "Parquet"), parquet.ParquetFile(path) as file:
-        yield file
-
-
-def _parquet_array(name: str, column: Any) -> npt.NDArray[Any]:
-    from pyarrow import types
-
-    if column.null_count:
-        rows = describe_rows(np.asarray(column.is_null()))
-        raise refuse("empty-cell", f"the column {name} has no value in {rows}")
-    lists = types.is_fixed_size_list, types.is_list, types.is_large_list
-    if any(is_list(column.type) for is_list in lists):
-        return _parquet_matrix(name, column)
-    if types.is_dictionary(column.type):
-        return _parquet_array(name, column.dictionary_decode())
-    if types.is_string(column.type) or types.is_large_string(column.type):
-        return np.asarray(column.to_pylist(), np.str_)
-    if types.is_decimal(column.type):
-        return np.asarray(column.cast("float64"))
-    return column.to_numpy(zero_copy_only=False)
-
-
-def _parquet_matrix(name: str, column: Any) -> npt.NDArray[Any]:
-    """Lists of equal length as rows; lists of lists as arrays, which the checks then refuse."""
-    import pyarrow.compute as pc
-
-    widths = np.asarray(pc.list_value_length(column))
-    other = widths != widths[:1]
-    if other.any():
-        found = f"the column {name} has {widths[0]} values in row 0 but {widths[other][0]}"
-        raise refuse("mixed-widths", f"{found} in {describe_rows(other)}")
-    values = _parquet_array(name, column.flatten())
-    width = int(widths[0]) if len(widths) else 0
-    return values.reshape(len(widths), width, *values.shape[1:])
-
-
-def read_hdf5(path: Path, names: Sequence[str] | None = None) -> Arrays:
-    """The arrays of these names (such as infos/qpos; all arrays for None); missing ones are left out.
+def open_arrays(path: Path) -> Iterator[Table]:
+    """The arrays in an HDF5 file by their paths, such as infos/qpos; missing ones are left out.
 
     Links, arrays in other files, virtual arrays and implausible sizes are refused.
     """
     with open_hdf5(path) as file:
-        wanted = _names(file) if names is None else names
-        found = {name: owned_array(file, name) for name in wanted}
-        arrays = {name: array for name, array in found.items() if array is not None}
-        check_claim(file, sum(array.nbytes for array in arrays.values()))
-        return {name: read_values(array) for name, array in arrays.items()}
+        held: list[str] = []
+
+        def collect(name: str | bytes, item: Any) -> None:
+            if isinstance(item, h5py.Dataset) and isinstance(name, str):  # damaged names are bytes
+                held.append(name)
+
+        def read(names: Sequence[str]) -> Arrays:
+            found = {name: owned_array(file, name) for name in names}
+            arrays = {name: array for name, array in found.items() if array is not None}
+            check_claim(file, sum(array.nbytes for array in arrays.values()))
+            return {name: read_values(array) for name, array in arrays.items()}
+
+        file.visititems(collect)  # links are not followed
+        yield Table(held, read)
+
+
+def read_hdf5(path: Path, names: Sequence[str] | None = None) -> Arrays:
+    """The arrays of these names, or all arrays in the file."""
+    with open_arrays(path) as table:
+        return table.read(table.names if names is None else names)
 
 
 def hdf5_names(path: Path) -> list[str]:
-    """The names of all arrays in the file, with the path of groups; links are not followed."""
-    with open_hdf5(path) as file:
-        return _names(file)
+    """The names of all arrays in the file."""
+    with open_arrays(path) as table:
+        return table.names
 
 
 @contextmanager
@@ -162,14 +115,3 @@ def read_values(array: h5py.Dataset) -> npt.NDArray[Any]:
         raise ValueError(f"{array.name} holds neither numbers nor text of a fixed length")
     found = np.asarray(array[()])
     return np.char.decode(found, "utf-8", "replace") if found.dtype.kind == "S" else found
-
-
-def _names(file: h5py.File) -> list[str]:
-    found: list[str] = []
-
-    def collect(name: str | bytes, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and isinstance(name, str):  # a damaged name is in bytes
-            found.append(name)
-
-    file.visititems(collect)
-    return found

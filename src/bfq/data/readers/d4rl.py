@@ -14,6 +14,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.checks import Rows, as_flags, as_rows, check_lengths
@@ -32,16 +33,19 @@ SAME = 1e-6  # observations nearer than this are the same
 MAZES = {"u-maze": "umaze", "big-maze": "medium", "hardest-maze": "large"}
 
 
-def read_d4rl(path: Path, episode_steps: int | None = None, name: str | None = None) -> Dataset:
+def read_d4rl(
+    path: Path, episode_steps: int | None = None, name: str | None = None, **limits: npt.ArrayLike
+) -> Dataset:
     """Read the transitions of a D4RL file, row for row as D4RL forms them.
 
-    A file without `timeouts` needs `episode_steps`, the length at which an episode is cut off.
+    A file without `timeouts` needs `episode_steps`, the length at which an episode is cut off. `limits` are
+    action_low and action_high, if they are neither ±1 nor in the file.
 
     An episode ends at a terminal row, at the row before a time-out row, and at the last row: exactly where
     IQL finds an end by a terminal or by obs[i+1] ≠ next_obs[i]. AntMaze marks every row at the goal as
     terminal while the log continues, so each of these after the first is an episode of one row.
     """
-    arrays = _arrays(path)
+    arrays = _arrays(path) | {bound: np.asarray(limit) for bound, limit in limits.items()}
     notes = list(_clip(arrays))
     terminal = as_flags("terminals", arrays["terminals"])
     timeouts = _timeouts(arrays, terminal, episode_steps, path.name)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bfq.data.checks import is_number
 from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
-from bfq.data.readers import parsing
+from bfq.data.readers import Table, parsing
 from bfq.errors import BadInput, counted
 
 SEPARATORS = ",;\t"
@@ -43,14 +43,14 @@ def has_pyarrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def csv_names(path: Path) -> list[str]:
-    """The names in the first line."""
-    return _head(path).names
-
-
-def read_csv(path: Path, names: Sequence[str]) -> Arrays:
-    """The columns of these names: numbers as float64, everything else as text."""
+@contextmanager
+def open_csv(path: Path) -> Iterator[Table]:
+    """The columns of a CSV file: numbers as float64, everything else as text."""
     head = _head(path)
+    yield Table(head.names, lambda names: _read(path, head, names), by_column=True)
+
+
+def _read(path: Path, head: Head, names: Sequence[str]) -> Arrays:
     places = [head.names.index(name) for name in names]
     columns = _by_pyarrow(path, head, places) if has_pyarrow() else None
     if columns is None:

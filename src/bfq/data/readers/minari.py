@@ -8,24 +8,27 @@ FlattenObservation wrapper returns.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.arrays import complete_range, from_episodes
-from bfq.data.checks import ROUNDING
-from bfq.data.dataset import Arrays, Dataset, Floats
+from bfq.data.arrays import from_episodes
+from bfq.data.dataset import Arrays, Dataset
+from bfq.data.ranges import BOUNDS, ROUNDING
+from bfq.data.readers.arrow import open_feather, open_parquet
 from bfq.data.readers.binary import check_claim, open_hdf5, owned, owned_array, read_values
 from bfq.errors import BadInput, counted, unknown
 from bfq.options import Name, Natural, Positive
 from bfq.records import decode, read_text
 
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
+FORMATS = ("hdf5", "arrow", "parquet")
 FLAT = ("Box", "MultiBinary")  # spaces with plain numbers as values
 COLUMNS = ("actions", "rewards", "terminations", "truncations")
 STATE = ("qpos", "qvel")  # infos that are read: the state before the action
@@ -69,44 +72,44 @@ def read_minari(
     name: str | None = None,
     observation_keys: Sequence[str] | None = None,
     episodes: Iterable[int] | None = None,
+    **limits: npt.ArrayLike,
 ) -> Dataset:
     """Read the transitions of a Minari dataset: all episodes, or those with the given numbers.
 
     `observation_keys` selects the parts of an observation and their order, such as ("observation",
-    "desired_goal"); by default all are joined.
+    "desired_goal"); by default all are joined. `limits` replace the bounds of the action space.
     """
     data = folder / "data" if (folder / "data").is_dir() else folder
     metadata = _read_metadata(data)
-    known = (data.parent if data.name == "data" else data).name
-    known = metadata.dataset_id or known
+    known = metadata.dataset_id or (data.parent if data.name == "data" else data).name
     spec = _decode_part(data, metadata, "env_spec", EnvSpec) or EnvSpec()
     seen = _decode_part(data, metadata, "observation_space", Space)
     acted = _decode_part(data, metadata, "action_space", Space) or Space()
-    with open_hdf5(data / MAIN) as file:
-        numbers = _episode_numbers(file, episodes)
-        stored = owned(file, f"episode_{numbers[0]}/observations")
-        leaves = _stored_parts(stored) if seen is None else _leaves(seen)
-        rows = _read_episodes(file, numbers, _choose_parts(dict(leaves), observation_keys))
-    low, high, notes = _bounds(acted, np.concatenate([one["actions"] for one in rows]))
-    for one in rows:
-        one["actions"] = np.clip(one["actions"], low, high)
+    with _open_episodes(data, metadata.data_format) as source:
+        numbers = _episode_numbers(source.numbers, episodes)
+        leaves = source.parts(numbers[0]) if seen is None else _leaves(seen)
+        parts = _choose_parts(dict(leaves), observation_keys)
+        rows = [_episode(*source.read(number, parts), parts, number) for number in numbers]
+    bounds, notes = _clip(acted, rows)
     dataset = from_episodes(
         rows,
-        action_low=low,
-        action_high=high,
+        **{**bounds, **limits},
         name=name or known,
         source=f"Minari dataset {known}" + (f" of {spec.id}" if spec.id else ""),
     )
-    return replace(dataset, notes=(*dataset.notes, *notes))
+    env = spec.id if spec.id and re.fullmatch(r"[\w./-]+", spec.id) else None
+    return replace(dataset, notes=(*dataset.notes, *notes), env=env)
 
 
-def from_minari(dataset: Any, observation_keys: Sequence[str] | None = None) -> Dataset:
+def from_minari(
+    dataset: Any, observation_keys: Sequence[str] | None = None, **options: Any
+) -> Dataset:
     """Read the transitions of a `minari.MinariDataset`, only of the episodes it was filtered to."""
     try:
         folder, numbers = Path(dataset.spec.data_path), [int(k) for k in dataset.episode_indices]
     except (AttributeError, TypeError) as error:
         raise BadInput("from_minari takes a dataset from minari.load_dataset.") from error
-    return read_minari(folder, None, observation_keys, numbers)
+    return read_minari(folder, observation_keys=observation_keys, episodes=numbers, **options)
 
 
 def find_minari(dataset_id: str) -> Path:
@@ -128,9 +131,10 @@ def _read_metadata(data: Path) -> Metadata:
             raise BadInput(f"there is no Minari dataset in {data}: no {METADATA} and no {MAIN}.")
         return Metadata(1)
     metadata = decode(read_text(path), Metadata, str(path))
-    if metadata.data_format != "hdf5":
+    if metadata.data_format not in FORMATS:
+        known = ", ".join(FORMATS)
         raise BadInput(
-            f"{path}: data_format is {metadata.data_format}, but bfq reads only hdf5, Minari's usual format."
+            f"{path}: data_format is {metadata.data_format}, but bfq reads only {known}."
         )
     return metadata
 
@@ -143,9 +147,35 @@ def _decode_part(data: Path, metadata: Metadata, key: str, kind: type[T]) -> T |
     )
 
 
-def _episode_numbers(file: h5py.File, chosen: Iterable[int] | None) -> list[int]:
-    names = (re.fullmatch(r"episode_(\d+)", name) for name in file)
-    there = {int(match[1]) for match in names if match}
+class Episodes(NamedTuple):
+    """The stored episodes, whatever their format."""
+
+    numbers: set[int]
+    parts: Callable[[int], Iterator[tuple[str, Space]]]  # of an observation, as stored
+    read: Callable[[int, Sequence[str]], tuple[Arrays, Arrays]]  # arrays and infos of an episode
+
+
+@contextmanager
+def _open_episodes(data: Path, form: str) -> Iterator[Episodes]:
+    if form == "hdf5":
+        with open_hdf5(data / MAIN) as file:
+            names = (re.fullmatch(r"episode_(\d+)", name) for name in file)
+            claims: list[int] = []
+            yield Episodes(
+                {int(match[1]) for match in names if match},
+                lambda number: _stored_parts(owned(file, f"episode_{number}/observations")),
+                lambda number, parts: _read_group(file, number, parts, claims),
+            )
+        return
+    folders = {int(path.name): path for path in data.iterdir() if path.name.isdecimal()}
+    yield Episodes(
+        set(folders),
+        lambda number: iter([("", Space())]),
+        lambda number, parts: _read_tables(folders[number], parts, form),
+    )
+
+
+def _episode_numbers(there: set[int], chosen: Iterable[int] | None) -> list[int]:
     numbers = sorted(there) if chosen is None else list(chosen)
     if not numbers:
         raise BadInput("there is no episode in the Minari dataset.")
@@ -196,28 +226,42 @@ def _choose_parts(parts: dict[str, Space], keys: Sequence[str] | None) -> list[s
     return [f"observations{name}" for name in names]
 
 
-def _read_episodes(
-    file: h5py.File, numbers: Sequence[int], parts: Sequence[str]
-) -> list[dict[str, Any]]:
-    episodes, claimed = [], 0
-    for number in numbers:
-        group = owned(file, f"episode_{number}")
-        arrays = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
-        for key, array in arrays.items():
-            if array is None:
-                raise ValueError(f"episode_{number} has no {key}")
-        places = {key: f"infos/{key}" for key in STATE}
-        states: dict[str, Any] = {
-            key: owned_array(group, place)
-            for key, place in places.items()
-            if isinstance(owned(group, place), h5py.Dataset)
-        }
-        claimed += sum(array.nbytes for array in (*arrays.values(), *states.values()))
-        check_claim(file, claimed)
-        values = {key: read_values(array) for key, array in arrays.items()}
-        infos = {key: read_values(array) for key, array in states.items()}
-        episodes.append(_episode(values, infos, parts, number))
-    return episodes
+def _read_group(
+    file: h5py.File, number: int, parts: Sequence[str], claims: list[int]
+) -> tuple[Arrays, Arrays]:
+    """An episode in HDF5; `claims` are the bytes that the episodes so far declared."""
+    group = owned(file, f"episode_{number}")
+    arrays = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
+    for key, array in arrays.items():
+        if array is None:
+            raise ValueError(f"episode_{number} has no {key}")
+    places = {key: f"infos/{key}" for key in STATE}
+    states: dict[str, Any] = {
+        key: owned_array(group, place)
+        for key, place in places.items()
+        if isinstance(owned(group, place), h5py.Dataset)
+    }
+    claims.append(sum(array.nbytes for array in (*arrays.values(), *states.values())))
+    check_claim(file, sum(claims))
+    infos = {key: read_values(array) for key, array in states.items()}
+    return {key: read_values(array) for key, array in arrays.items()}, infos
+
+
+def _read_tables(folder: Path, parts: Sequence[str], form: str) -> tuple[Arrays, Arrays]:
+    """An episode in Arrow or Parquet files: T + 1 rows, of which the last only has an observation."""
+    names = {part: part.replace("/_index_", ".").replace("/", ".") for part in parts}
+    names |= {name: name for name in COLUMNS}
+    pieces = []
+    for file in sorted(folder.glob(f"*.{form}")):
+        with (open_parquet if form == "parquet" else open_feather)(file) as table:
+            states = {key: f"infos.{key}" for key in STATE if f"infos.{key}" in table.names}
+            found = table.read([*names.values(), *states.values()])
+            pieces.append({key: found[name] for key, name in (names | states).items()})
+    if not pieces:
+        raise BadInput(f"there is no {form} file in {folder}.")
+    arrays = {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
+    infos = {key: arrays.pop(key) for key in STATE if key in arrays}
+    return {key: array if key in parts else array[:-1] for key, array in arrays.items()}, infos
 
 
 def _episode(arrays: Arrays, infos: Arrays, parts: Sequence[str], number: int) -> dict[str, Any]:
@@ -247,19 +291,56 @@ def _episode(arrays: Arrays, infos: Arrays, parts: Sequence[str], number: int) -
     }
 
 
-def _bounds(space: Space, actions: npt.NDArray[Any]) -> tuple[Floats, Floats, list[str]]:
-    """The range of the action space, or one inferred from the data if it is unbounded, and notes."""
+def _clip(space: Space, episodes: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Clip the actions to their space; return its range, None where it has no bounds, and notes."""
     if space.type != "Box":
         raise BadInput(f"the actions of the dataset are a {space.type} space: bfq needs a Box.")
+    actions = np.concatenate([episode["actions"] for episode in episodes])
     try:
         ends = [np.asarray(end, np.float32).reshape(-1) for end in (space.low, space.high)]
         low, high = (np.broadcast_to(end, actions.shape[1:]).copy() for end in ends)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"action_space in {METADATA} does not fit the actions: {error}.") from error
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        low, high, sentence = complete_range(actions)
-        return low, high, [sentence] if sentence else []
+        return dict.fromkeys(BOUNDS), []
+    for episode in episodes:
+        episode["actions"] = np.clip(episode["actions"], low, high)
     slack = ROUNDING * (high - low)
     beyond = int(((actions < low - slack) | (actions > high + slack)).any(1).sum())
     rows = f"{beyond} of {counted(len(actions), 'row')}"
-    return low, high, [f"Actions of {rows} were clipped to the action space."] if beyond else []
+    notes = [f"Actions of {rows} were clipped to the action space."] if beyond else []
+    return dict(zip(BOUNDS, (low, high), strict=True)), notes
+
+
+def write_minari(dataset: Dataset, dataset_id: str, **settings: Any) -> Any:
+    """Create a Minari dataset; `settings` are those of `create_dataset_from_buffers`, such as author."""
+    try:
+        import minari
+        from gymnasium import registry
+        from gymnasium.spaces import Box
+    except ImportError as error:
+        raise BadInput(
+            "writing Minari datasets needs minari: pip install 'bfq-rl[minari]'."
+        ) from error
+    buffers = []
+    for number, episode in enumerate(dataset.episodes):
+        if not np.array_equal(episode.next_observations[:-1], episode.observations[1:]):
+            raise BadInput(
+                f"episode {number} of {dataset.name} cannot be a Minari episode: its next observations are not "
+                "those of the rows below."
+            )
+        seen = np.concatenate([episode.observations, episode.next_observations[-1:]])
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=number,
+                observations=seen,
+                actions=np.asarray(episode.actions),
+                rewards=episode.rewards.tolist(),
+                terminations=episode.terminals.tolist(),
+                truncations=episode.timeouts.tolist(),
+            )
+        )
+    known = {"env": dataset.env} if dataset.env in registry else {}
+    known["observation_space"] = Box(-np.inf, np.inf, (dataset.observation_dim,), np.float32)
+    known["action_space"] = Box(dataset.action_low, dataset.action_high, dtype=np.float32)
+    return minari.create_dataset_from_buffers(dataset_id, buffers, **{**known, **settings})

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.dataset import Arrays, Dataset
-from bfq.data.readers.binary import npz_names, read_npz
+from bfq.data.readers.binary import open_npz
 from bfq.errors import BadInput, unknown
 
 States = npt.NDArray[np.floating]
@@ -151,8 +151,9 @@ def read_ogbench(path: Path, task: str, reward_on: RewardOn = "state") -> Datase
 
 def _arrays(path: Path) -> Arrays:
     """The arrays with known names; others are not unpacked, and nothing is executed."""
-    held = npz_names(path)
-    arrays = read_npz(path, [name for name in dict.fromkeys((*NEEDED, *INFOS)) if name in held])
+    with open_npz(path) as table:
+        held = table.names
+        arrays = table.read([name for name in dict.fromkeys((*NEEDED, *INFOS)) if name in held])
     missing = [name for name in NEEDED if name not in arrays]
     if missing or "next_observations" in held:
         raise BadInput(

@@ -1,12 +1,12 @@
-"""Tables of a user: npz, CSV, Parquet and HDF5 files with any column names.
+"""Tables of a user: files and data frames with any column names.
 
-Columns are found by the mapping, by our own names, or by names in common use. Nothing in a file is executed,
-and only the arrays that are needed are read.
+Columns are those that the user names, or those with our own names or names in common use. Nothing in a file
+is executed, and only the columns that are needed are read.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bfq.data.arrays import BOUNDS, complete_range, from_arrays
+from bfq.data.arrays import from_arrays
 from bfq.data.checks import MATRICES, NEEDED, as_array
-from bfq.data.dataset import Arrays, Dataset
+from bfq.data.dataset import Dataset
 from bfq.data.defects import refuse
-from bfq.data.readers import FORMATS, Format, check_exists, reader
+from bfq.data.ranges import BOUNDS
+from bfq.data.readers import FORMATS, Format, Table, check_exists, reader
 from bfq.errors import BadInput, unknown
 
-Theirs = str | Sequence[str]
+Theirs = str | Sequence[str] | Callable[[Any], npt.ArrayLike]
+Chosen = tuple[str, ...] | Callable[[Any], npt.ArrayLike]
+Columns = Mapping[str, Theirs]
 MOST = 20  # columns listed in a sentence
 NONE = "none"  # after =: the file has no such column
 LABELS = ("name", "source")  # optional text in npz files
@@ -40,7 +43,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "terminals": ("terminals", "terminal", "terminated", "terminateds", "terminations", "termination"),
     "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncation", "truncateds"),
-    "dones": ("dones", "done"),
+    "dones": ("dones", "done", "episode_terminals"),
     "episode_ids": (
         "episode_ids", "episode_id", "episodes", "episode", "trajectory_ids", "trajectory_id", "trajectory",
         "traj_id", "traj", "eps_id",
@@ -50,44 +53,75 @@ NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def read_table(
-    path: Path,
-    mapping: Mapping[str, Theirs] | None = None,
+def read_table(path: str | Path, columns: Columns | None = None, **options: Any) -> Dataset:
+    """Read the dataset in a file; `columns` and the options are those of `from_table`."""
+    path = Path(path).expanduser()
+    with reader(_check_format(path).opener)(path) as table:
+        return from_table(table, path.name, columns, **options)
+
+
+def from_table(
+    table: Table,
+    title: str,
+    columns: Columns | None = None,
     *,
     action_low: npt.ArrayLike | None = None,
     action_high: npt.ArrayLike | None = None,
     name: str | None = None,
     source: str | None = None,
 ) -> Dataset:
-    """Read the dataset in a file; `mapping` says which columns are observations, actions and so on.
+    """Build the dataset in a table; `columns` says which columns are observations, actions and so on.
 
-    A value of the mapping is the name of a column, a prefix (obs_ for obs_0, obs_1, …), several of these
-    joined by +, or `none`. Columns that are not mapped are found by name. Without bounds, the range of the
-    actions is the one in the file, or else inferred from the data.
+    A value of `columns` is the name of a column, a prefix (obs_ for obs_0, obs_1, …), several of these
+    joined by +, `none`, or a function of the table that returns one row or number per row. Other columns are
+    found by name. Without bounds, the range of the actions is the one in the file, or else inferred.
     """
-    form = _check_format(path)
-    names = reader(form.names)(path)
-    chosen, recognized = choose_columns(path.name, names, mapping)
-    extra = [] if form.by_column else [word for word in (*BOUNDS, *LABELS) if word in names]
-    wanted = [column for theirs in chosen.values() for column in theirs]
-    found: Arrays = reader(form.arrays)(path, [*wanted, *extra])
-    columns: dict[str, Any] = {
-        word: _stack(word, [found[column] for column in theirs], form.by_column)
+    chosen, recognized = choose_columns(title, table.names, columns)
+    extra = [word for word in (*BOUNDS, *LABELS) if word in table.names and not table.by_column]
+    wanted = [column for theirs in chosen.values() if not callable(theirs) for column in theirs]
+    found = table.read([*wanted, *extra])
+    arrays: dict[str, Any] = {
+        word: as_array(word, theirs(Log(table)))
+        if callable(theirs)
+        else _stack(word, [found[column] for column in theirs], table.by_column)
         for word, theirs in chosen.items()
     }
     given = {"action_low": action_low, "action_high": action_high}
-    limits, range_notes = _range(columns["actions"], given, found)
+    limits: dict[str, Any] = {
+        bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS
+    }
+    layout: tuple[str, ...] = ()
+    if np.ndim(arrays["observations"]) == 3 and (layout := reader("buffers:unstack")(arrays)):
+        layout += tuple(reader("buffers:scale_actions")(arrays, limits))
     texts = {word: found[word] for word in LABELS if word in extra and found[word].ndim == 0}
     labels = {word: " ".join(str(text).split())[:200] for word, text in texts.items()}
     dataset = from_arrays(
-        **columns,
+        **arrays,
         **limits,
-        name=name or labels.get("name") or path.name.removesuffix(".gz").rpartition(".")[0],
-        source=source or labels.get("source") or f"file {path.name}",
+        name=name or labels.get("name") or title.removesuffix(".gz").rpartition(".")[0] or title,
+        source=source or labels.get("source") or f"file {title}",
     )
-    rest = [name for name in names if name and name not in wanted] if form.by_column else []
+    rest = [name for name in table.names if name and name not in (*wanted, *extra)]
     unused = (f"Columns not used: {_listed(rest)}.",) if rest else ()
-    return replace(dataset, notes=(*recognized, *unused, *range_notes, *dataset.notes))
+    return replace(dataset, notes=(*recognized, *unused, *layout, *dataset.notes))
+
+
+class Log(Mapping[str, npt.NDArray[Any]]):
+    """The columns of a table, read when a function asks for them."""
+
+    def __init__(self, table: Table):
+        self._table = table
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._table.names:
+            raise _unknown_column(name, self._table.names)
+        return self._table.read([name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.names)
+
+    def __len__(self) -> int:
+        return len(self._table.names)
 
 
 def _check_format(path: Path) -> Format:
@@ -114,39 +148,30 @@ def _check_format(path: Path) -> Format:
 
 
 def _stack(word: str, parts: list[npt.NDArray[Any]], by_column: bool) -> npt.NDArray[Any]:
-    """Several columns side by side; a single one in a table of columns becomes a matrix."""
+    """Columns and matrices side by side; a single one in a table of columns becomes a matrix."""
     if len(parts) == 1 and not (by_column and word in MATRICES and parts[0].ndim == 1):
         return parts[0]
-    if any(part.ndim != 1 for part in parts) or len({len(part) for part in parts}) > 1:
+    if len({part.shape[:1] for part in parts}) > 1 or any(
+        part.ndim not in (1, 2) for part in parts
+    ):
         shapes = ", ".join(str(part.shape) for part in parts[:5])
         raise refuse("wrong-shape", f"the columns of {word} cannot be joined: shapes {shapes}")
-    return np.stack(parts, axis=1)
-
-
-def _range(
-    actions: npt.NDArray[Any], given: Mapping[str, npt.ArrayLike | None], found: Arrays
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The bounds of the actions: as given, as in the file, or inferred, which is noted."""
-    limits = {bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS}
-    values = as_array("actions", actions)
-    # Defects of the actions themselves are reported by the checks that follow.
-    sound = values.dtype.kind in "fiub" and values.ndim in (1, 2) and values.size > 0
-    sound = sound and bool(np.isfinite(values).all())
-    if not sound or all(limit is not None for limit in limits.values()):
-        return {bound: limit for bound, limit in limits.items() if limit is not None}, ()
-    low, high, sentence = complete_range(values.reshape(len(values), -1), **limits)
-    return {"action_low": low, "action_high": high}, (sentence,) if sentence else ()
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def choose_columns(
-    file: str, names: Sequence[str], mapping: Mapping[str, Theirs] | None = None
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """The columns for each of our names, and a note on those recognized without the mapping."""
+    file: str, names: Sequence[str], given: Columns | None
+) -> tuple[dict[str, Chosen], tuple[str, ...]]:
+    """The columns for each of our names, and a note on those recognized by name."""
     for name in _repeated(names):  # first: no other message about columns would be reliable
         raise refuse("column-twice", f"several columns have the name {name}")
-    mapped = _our_names(mapping or {})
-    columns = {word: _map(word, theirs, names) for word, theirs in mapped.items() if theirs != NONE}
-    taken = {name for chosen in columns.values() for name in chosen}
+    mapped = our_names(given or {})
+    columns: dict[str, Chosen] = {
+        word: theirs if callable(theirs) else _find(word, theirs, names)
+        for word, theirs in mapped.items()
+        if theirs != NONE
+    }
+    taken = {name for chosen in columns.values() if not callable(chosen) for name in chosen}
     free = [name for name in names if name not in taken]
     recognized = []
     for word in NAMES:
@@ -158,27 +183,28 @@ def choose_columns(
     for word in NEEDED:
         if word not in columns:
             raise refuse("missing-column", f"{file} has no {word}: it holds {_listed(names)}")
-    for name in _repeated(chain.from_iterable(columns.values())):
-        words = " and ".join(word for word, chosen in columns.items() if name in chosen)
+    lists = {word: chosen for word, chosen in columns.items() if not callable(chosen)}
+    for name in _repeated(chain.from_iterable(lists.values())):
+        words = " and ".join(word for word, chosen in lists.items() if name in chosen)
         raise refuse("column-twice", f"the column {name} is used more than once, for {words}")
     notes = (f"Recognized by name: {', '.join(recognized)}.",) if recognized else ()
     return columns, notes
 
 
-def _our_names(mapping: Mapping[str, Theirs]) -> dict[str, Theirs]:
-    """The mapping with common names replaced by ours."""
-    mapped: dict[str, Theirs] = {}
-    for given, theirs in mapping.items():
+def our_names(columns: Columns) -> dict[str, Theirs]:
+    """The given columns with common names replaced by ours."""
+    ours: dict[str, Theirs] = {}
+    for given, theirs in columns.items():
         word = next((word for word, synonyms in NAMES.items() if given in synonyms), None)
         if word is None:
-            raise unknown("name before = in the mapping", given, NAMES)
-        if word in mapped:
-            raise BadInput(f"the mapping names {word} twice: {given} means the same.")
-        mapped[word] = theirs
-    return mapped
+            raise unknown("name before = in columns", given, NAMES)
+        if word in ours:
+            raise BadInput(f"columns names {word} twice: {given} means the same.")
+        ours[word] = theirs
+    return ours
 
 
-def _map(word: str, theirs: Theirs, names: Sequence[str]) -> tuple[str, ...]:
+def _find(word: str, theirs: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a name, a prefix of numbered columns, or several of these joined by +."""
     if isinstance(theirs, str) and theirs in names:
         return (theirs,)
