@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import sys
 from contextlib import closing
 
@@ -11,6 +12,8 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 
+import bfq
+from bfq.cli.main import main
 from bfq.envs import make
 from bfq.envs.batch import ParallelEnvironments, SerialEnvironments, make_environments
 from bfq.envs.make import make_environment, registered_limit
@@ -71,6 +74,12 @@ def module(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
     (tmp_path / "my_envs.py").write_text(MODULE)
     yield "my_envs"
+    forget()
+
+
+def forget():
+    """Forget everything that the user has named, as in a new process."""
+    make.OWN.clear()
     sys.modules.pop("my_envs", None)
     gymnasium.registry.pop("MyPendulum-v0", None)
 
@@ -211,3 +220,122 @@ def test_what_is_wrong_is_one_sentence(module, env, message):
     with pytest.raises(BadInput, match=message) as caught:
         returns(env)
     assert "\n" not in str(caught.value)
+
+
+# Runs
+
+DRAW = np.random.default_rng(0)
+COLUMNS = {
+    "observations": DRAW.normal(size=(60, 3)), "actions": DRAW.uniform(-2, 2, (60, 1)),
+    "rewards": DRAW.normal(size=60), "terminals": np.zeros(60), "timeouts": np.arange(60) % 20 == 19,
+}  # fmt: skip
+
+SMALL = {
+    "steps": 40,
+    "seeds": 1,
+    "values": {"width": 8},
+    "eval_episodes": 1,
+    "evaluations": 1,
+    "quiet": True,
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that was trained without an environment, on data of the pendulum."""
+    place = tmp_path_factory.mktemp("own")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BFQ_HOME", str(place / "home"))
+        data = bfq.from_arrays(**COLUMNS, action_low=-2, action_high=2, name="log")
+        yield bfq.train(data, "bc", out=place / "run", **SMALL).folder, data
+
+
+def test_a_run_without_an_environment_is_judged_afterwards(trained, module, capsys, tmp_path):
+    folder, _ = trained
+    with pytest.raises(BadInput, match="no environment: name one with --env"):
+        bfq.evaluate(folder)
+    found = bfq.evaluate(folder, env=PendulumEnv, episode_steps=5, episodes=2)
+    assert (found.episode_steps, found.reference) == (5, None)
+    assert found.simulator == "gymnasium.envs.classic_control.pendulum:PendulumEnv"
+    words = ["evaluate", str(folder), "--env", "my_envs:Mine", "--episode-steps", "5", "--json"]
+    assert main([*words, "--episodes", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == found.scores
+    assert (
+        found.scores == bfq.evaluate(folder, env="Pendulum-v1", episode_steps=5, episodes=2).scores
+    )
+    with pytest.raises(BadInput, match="has observations of shape .* but the data has 3 and 1"):
+        bfq.evaluate(folder, env="MountainCarContinuous-v0")
+
+
+def test_a_run_names_its_environment_and_is_continued_only_with_it(
+    trained, module, tmp_path, capsys
+):
+    _, data = trained
+    folder = tmp_path / "run"
+    options = {**SMALL, "env": "my_envs:Mine", "episode_steps": 5}
+    scores = bfq.train(data, "bc", out=folder, **options).scores
+    assert bfq.evaluate(folder, env="my_envs:Mine").scores == scores
+    forget()
+    (folder / "result.json").unlink()
+    refused = "my_envs:Mine is code of your own, which bfq imports only if you name it"
+    for words in (["evaluate"], ["train", "--resume", "--out"], ["train", "--config"]):
+        assert main([*words, str(folder), *(["--out", "new"] if "--config" in words else [])]) == 2
+        assert refused in capsys.readouterr().err
+    assert "my_envs" not in sys.modules
+    assert main(["train", "--resume", "--out", str(folder), "--env", "my_envs:Mine"]) == 0
+    make.OWN.clear()
+    (folder / "frames.png").unlink(missing_ok=True)
+    assert main(["report", str(folder)]) == 0  # the page needs no environment
+    assert f"no pictures of the policy: {refused}" in capsys.readouterr().err
+
+
+def test_a_run_survives_an_environment_that_raises(trained, tmp_path):
+    _, data = trained
+    folder, options = tmp_path / "run", {**SMALL, "episode_steps": 5, "evaluations": 2}
+
+    class Failing(PendulumEnv):
+        broken = False
+
+        def step(self, action):
+            if self.broken:
+                raise ValueError("the motor broke")
+            return super().step(action)
+
+    def callback(progress):
+        Failing.broken = progress.step < 40
+
+    with pytest.raises(BadInput, match="Failing failed in step: ValueError"):
+        bfq.train(data, "bc", env=Failing, out=folder, callbacks=[callback], **options)
+    Failing.broken = False
+    whole = bfq.train(data, "bc", env=Failing, out=folder, resume=True, **options)
+    plain = bfq.train(data, "bc", env=Failing, out=tmp_path / "plain", **options)
+    assert whole.scores == plain.scores
+
+
+def test_a_sweep_and_a_film_use_an_environment_of_ones_own(trained, module, tmp_path, capsys):
+    folder, _ = trained
+    pytest.importorskip("imageio_ffmpeg")
+    film = [
+        "evaluate",
+        str(folder),
+        "--env",
+        "my_envs:make",
+        "--episode-steps",
+        "3",
+        "--video",
+        "a.gif",
+    ]
+    assert main(film) == 0
+    assert (tmp_path / "a.gif").stat().st_size > 0
+    with pytest.raises(BadInput, match="does not render: it was made without render_mode"):
+        bfq.evaluate(folder, env=PendulumEnv(), episode_steps=3, video=tmp_path / "b.gif")
+    np.savez("log.npz", **COLUMNS)
+    sweep = (
+        "sweep --task log.npz --agent bc --steps 20 --seeds 2 --set width=8,16 --eval-episodes 1"
+    )
+    assert (
+        main([*sweep.split(), "--env", "my_envs:Mine", "--episode-steps", "3", "--out", "s"]) == 0
+    )
+    assert "confirm" in capsys.readouterr().out
+    records = [json.loads(path.read_text()) for path in (tmp_path / "s").glob("*/result.json")]
+    assert {record["simulator"] for record in records} == {"my_envs:Mine"}

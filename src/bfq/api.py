@@ -11,6 +11,7 @@ from bfq.agents.contract import Agent
 from bfq.agents.registry import load_agent
 from bfq.data.dataset import Dataset
 from bfq.data.store import keep_dataset
+from bfq.envs.own import admit
 from bfq.errors import BadInput
 from bfq.experiment import Steps, complete, run_to_end, start
 from bfq.hooks import Evaluator, Hooks
@@ -31,7 +32,7 @@ def train(
     steps: int | None = None,
     seeds: int | Sequence[int] = 5,
     values: Mapping[str, Any] | None = None,
-    env: str | None = None,
+    env: Any = None,
     episode_steps: int | None = None,
     evaluators: Mapping[str, Evaluator] | None = None,
     callbacks: Sequence[Callable[[Progress], object]] = (),
@@ -68,7 +69,8 @@ def train(
         steps: Gradient updates.
         seeds: A number of seeds, or a list of seeds.
         values: Hyperparameters. Each of several values, as `{"eta": [0.1, 1]}`, is trained with every seed.
-        env: Gymnasium id of the environment that scores a policy of your own data.
+        env: The environment that scores a policy of your own data: a Gymnasium id, "module:Class", an
+            environment, a class, or a function that makes one.
         episode_steps: Episode limit with `env`.
         evaluators: Functions of a policy and the dataset, called at every evaluation for each member; see
             `bfq.evaluators`.
@@ -178,6 +180,7 @@ def _begin(
     dataset = data if isinstance(data, Dataset) else None
     options["task"] = str(data) if dataset is None else keep_dataset(dataset)
     options["agent"] = load_agent(agent)
+    options["env"] = admit(options["env"])
     options = {name: value for name, value in options.items() if not _is_default(name, value)}
     if resume and out is not None and (Path(out) / "config.json").exists():
         check_agrees(options, load_run(Path(out)), Path(out))
@@ -194,4 +197,5 @@ def _is_default(name: str, value: Any) -> bool:
 
 def plan(data: str | Path = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any) -> RunConfig:
     """The complete configuration that `train` would run with these options; nothing is trained."""
+    options["env"] = admit(options.get("env"))
     return compose(str(data), load_agent(agent), **options)

@@ -9,9 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bfq.envs.own import admit
 from bfq.errors import BadInput
 from bfq.evaluation.film import check_video, film
 from bfq.evaluation.policy import Policy
+from bfq.evaluation.rollout import check_environment
 from bfq.options import PROTOCOL, Natural
 from bfq.records import check_value
 from bfq.run import Member, MetricsRow, RunRecord, read_metrics, read_record
@@ -125,7 +127,7 @@ def load_policy(
 def evaluate(
     folder: str | Path | Result,
     *,
-    env: str | None = None,
+    env: Any = None,
     episodes: int | None = None,
     seed: int | None = None,
     candidates: int | None = None,
@@ -144,7 +146,7 @@ def evaluate(
 
     Args:
         folder: The run folder, or a result.
-        env: Gymnasium id of the environment, for a run of your own data; by default the run's own.
+        env: Another environment, for a run of your own data, as in `bfq.train`; by default the run's own.
         episodes: Episodes per seed.
         seed: Simulator seed of the first episode.
         candidates: Actions drawn per state; the critic selects one of them.
@@ -165,7 +167,7 @@ def evaluate(
     given = locals()
     folder = Path(folder)
     asked = {name: given[name] for name in PROTOCOL}
-    run = load_run(folder)
+    run, env = load_run(folder), admit(env)
     if check_value("member", member, Natural) >= len(run.members):
         raise BadInput(f"the run has no member {member}.")
     if video is not None:
@@ -174,6 +176,10 @@ def evaluate(
     if environment is None:
         raise BadInput(f"the run in {folder} has no environment: name one with --env.")
     trained = load_trained(folder, checkpoint)
+    if env is not None:
+        data = trained.transforms
+        width = len(data.observation_mean)
+        check_environment(environment, width, data.action_low, data.action_high)
     chosen = trained.protocol(**asked)
     if video is not None:
         film(trained.act(chosen), environment, chosen, len(run.members), member, Path(video))

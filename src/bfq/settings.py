@@ -270,18 +270,15 @@ def _own_environment(env: str | None, episode_steps: int | None) -> dict[str, An
 
 def with_environment(run: RunConfig, env: str | None, episode_steps: int | None) -> RunConfig:
     """The run in another environment or with another limit; those of a task are part of its scores."""
-    asked = {"env": env, "episode_steps": episode_steps}
-    given = {name: check_value(name, value, OPTIONS[name].type)
-             for name, value in asked.items() if value is not None}  # fmt: skip
-    if not given:
-        return run
+    if episode_steps is not None:
+        check_value("episode_steps", episode_steps, OPTIONS["episode_steps"].type)
     if run.task in TASKS:
-        return dataclasses.replace(
-            run, **_environment(run.task, TASKS[run.task], env, episode_steps)
-        )
-    if env is None:
-        return dataclasses.replace(run, **given)
-    return dataclasses.replace(run, **_own_environment(env, episode_steps))
+        changes = _environment(run.task, TASKS[run.task], env, episode_steps)
+    elif env in (None, run.simulator):
+        changes = {"episode_steps": episode_steps or run.episode_steps}
+    else:
+        changes = _own_environment(env, episode_steps)
+    return dataclasses.replace(run, **changes)
 
 
 def _values(known: Preset, section: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import jax
 from bfq.agents.contract import Spec
 from bfq.agents.registry import check_acting, configure, get_agent
 from bfq.data.transforms import Transforms
+from bfq.envs.make import check_admitted
 from bfq.errors import BadInput, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
@@ -35,8 +36,11 @@ def population_of(run: RunConfig) -> Population:
 
 
 def environment_of(run: RunConfig) -> EnvironmentSpec | None:
-    """The environment of a run, if it has one."""
-    return EnvironmentSpec(run.simulator, run.episode_steps) if run.simulator else None
+    """The environment of a run, if it has one; code must have been named by the user."""
+    if run.simulator is None:
+        return None
+    check_admitted(run.simulator)
+    return EnvironmentSpec(run.simulator, run.episode_steps)
 
 
 def transforms_of(run: RunConfig) -> Transforms:
@@ -154,16 +158,17 @@ def draw_frames(folder: Path) -> None:
         checkpoints.is_dir() and any(checkpoints.iterdir())
     ):
         return
-    environment = environment_of(load_run(folder))
-    if environment is None:
-        return
     trained = load_trained(folder)
-    protocol = trained.protocol()
+    protocol, simulator = trained.protocol(), trained.run.simulator
     try:
+        environment = environment_of(trained.run)
+        if environment is None:
+            return
         picture = strip(trained.act(protocol), environment, protocol, len(trained.run.members))
+    except BadInput as error:
+        say(f"note: no pictures of the policy: {error}")
+        return
     except Exception as error:  # noqa: BLE001 - rendering fails in many ways, and no score depends on it
-        say(
-            f"note: no pictures of the policy: this machine cannot render {environment.simulator}: {error!r}"
-        )
+        say(f"note: no pictures of the policy: this machine cannot render {simulator}: {error!r}")
         return
     write_bytes(folder / "frames.png", picture)

@@ -58,11 +58,13 @@ class Reused(Checked):
         """Leave the instance to its owner."""
 
 
-def admit(env: Any) -> str:
+def admit(env: Any) -> str | None:
     """Return the name of an environment that the user gave, under which this process can make it.
 
-    A registered id is its own name. The code of `module:Name` is imported.
+    A registered id is its own name. The code of `module:Name` is imported. None stays None.
     """
+    if env is None:
+        return None
     if isinstance(env, str):
         name: str = check_value("env", env, Simulator)
         if ":" in name:

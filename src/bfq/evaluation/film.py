@@ -18,6 +18,7 @@ from bfq.progress import data_bar
 
 Frame = npt.NDArray[np.uint8]
 VIDEOS = (".mp4", ".gif")
+RATE = 30  # frames per second of a video
 FRAMES, SPAN = 8, 120  # of a strip: frames, and steps from the first frame to the last
 HEIGHT = 240  # approximate height of a strip
 
@@ -82,12 +83,13 @@ def film(
         for simulators in _episode(act, environment, protocol, members, member):
             frames.append(_render(simulators))
             progress(len(frames))
-    settings: dict[str, Any] = {"macro_block_size": 1} if path.suffix == ".mp4" else {}
+    movie: dict[str, Any] = {"fps": RATE, "macro_block_size": 1}
+    settings = movie if path.suffix == ".mp4" else {"duration": 1000 / RATE}
     with warnings.catch_warnings():
         # JAX warns about forks; the encoder's process replaces itself at once and keeps nothing of JAX.
         warnings.filterwarnings("ignore", message=".*fork", category=RuntimeWarning)
         try:
-            imageio.imwrite(path, np.stack(frames), fps=30, **settings)
+            imageio.imwrite(path, np.stack(frames), **settings)
         except OSError as error:
             raise BadInput(
                 f"cannot write the video {path}: {str(error).split(chr(10))[0]}."
