@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 import bfq
-from bfq.data.readers.tables import read_table
 
 
 def write_log(path: Path, runs: int = 60, length: int = 100) -> None:
@@ -42,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     write_log(args.log)
 
-    data = read_table(
+    data = bfq.load_dataset(
         args.log,
         {
             "observations": "error+drift",

@@ -356,19 +356,11 @@ class Series(np.ndarray):
         return np.array([value is None for value in self])
 
 
-class Frame(dict):
-    """What is used of a pandas data frame."""
-
-    iloc = None
-    columns = property(lambda self: list(self))
-
-
 def pandas_like(columns):
-    frame = SimpleNamespace(columns=list(columns), iloc=None)
+    """What is used of a pandas data frame."""
     series = {name: np.asarray(column).view(Series) for name, column in columns.items()}
-    return type("DataFrame", (), {
-        "columns": frame.columns, "iloc": None, "__getitem__": lambda _, name: series[name],
-    })()  # fmt: skip
+    methods = {"columns": list(columns), "iloc": None, "__getitem__": lambda _, name: series[name]}
+    return type("DataFrame", (), methods)()
 
 
 def test_data_frames(tmp_path):
@@ -457,6 +449,17 @@ def test_episodes_and_datasets():
         as_dataset(dataset, action_low=-2)
     with pytest.raises(BadInput, match="a list has fixed columns: leave rewards out"):
         as_dataset(episodes, {"rewards": "x"})
+
+
+def test_load_dataset_takes_names_and_all_other_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+    assert bfq.load_dataset(pa.table(numbered()), action_low=-2).action_low.tolist() == [-2, -2]
+    with pytest.raises(BadInput, match="pendulum-mixed has its own columns and range"):
+        bfq.load_dataset("pendulum-mixed", {"rewards": "x"})
+    with pytest.raises(BadInput, match="unknown task or file 'pendulum-mixd': did you mean"):
+        bfq.load_dataset("pendulum-mixd")
+    with pytest.raises(BadInput, match="there is no file"):
+        bfq.load_dataset("absent.csv")
 
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], object(), np.zeros((3, 3)), lambda: None])

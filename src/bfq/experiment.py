@@ -110,7 +110,7 @@ def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
 
 def _read(task: str, quiet: bool) -> Dataset:
     with announced(f"reading {task}", quiet):
-        return load_dataset(task, data_bar)
+        return load_dataset(task, bar=data_bar)
 
 
 def is_finished(folder: Path, run: RunConfig) -> bool:

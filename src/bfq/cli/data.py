@@ -54,7 +54,7 @@ ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # verbs, argument, s
     ("download", "name",
      {"metavar": "NAME", "help": "a published task (see `bfq tasks`), or D4RL/pen/human-v2"}),
     ("import", "files", {"type": Path, "nargs": "+", "metavar": "FILE",
-                         "help": ".npz, .csv, .parquet, .hdf5, or a Minari folder"}),
+                         "help": ".npz, .csv, .parquet, .feather, .hdf5, .jsonl, or a folder of Minari or LeRobot"}),
     ("reroll", "files", {"type": Path, "nargs": "+", "metavar": "FILE",
                          "help": "several files share the transitions equally"}),
     ("import", "--as", {"dest": "name", "required": True, "metavar": "NAME",
@@ -167,7 +167,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from bfq.tasks.catalog import TASKS
     from bfq.tasks.sources import load_dataset
 
-    dataset = load_dataset(args.name, data_bar)
+    dataset = load_dataset(args.name, bar=data_bar)
     card = TASKS.get(args.name)
     simulator = args.simulator or (card.simulator if card else None)
     if args.replay and simulator is None:

@@ -27,33 +27,51 @@ def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:
     return nullcontext(lambda rows: None)
 
 
-def load_dataset(name: str | Path, bar: Bar = no_bar) -> Dataset:
-    """Load the data of a task or an imported dataset by its name, or of a file by its path.
+def load_dataset(
+    data: Any, columns: Mapping[str, Any] | None = None, *, bar: Bar = no_bar, **options: Any
+) -> Dataset:
+    """Load the data of a task or an imported dataset by its name, or turn other data into a dataset.
 
     Data that bfq can generate is generated on first use and stored.
+
+    Args:
+        data: A name; the path of a file or folder; a dict of arrays; a pandas, Polars or Arrow table; a list of
+            episodes; a Minari dataset; a replay buffer of d3rlpy or Stable-Baselines3.
+        columns: Which column of a file or table is which, such as `{"observations": "temperature+pressure"}`.
+        bar: Shows the progress of generating data.
+        options: `action_low` and `action_high`, which are otherwise inferred, and `name`.
     """
-    key = str(name)
+    as_dataset = resolve("bfq.data.convert:as_dataset")
+    if not isinstance(data, str | Path):
+        dataset: Dataset = as_dataset(data, columns, **options)
+        return dataset
+    key = str(data)
+    if key in TASKS or is_stored(key):
+        if columns or options:
+            raise BadInput(f"{key} has its own columns and range: leave columns and options out.")
+        return _load_named(key, bar)
+    if Path(data).suffix or Path(data).expanduser().exists():
+        dataset = as_dataset(data, columns, **options)
+        return dataset
+    raise unknown("task or file", key, [*TASKS, *stored_datasets()])
+
+
+def _load_named(key: str, bar: Bar) -> Dataset:
     if key == PENDULUM:
         pendulum: Dataset = resolve("bfq.tasks.pendulum:generate_pendulum")()
         return pendulum
     if key == CHECKERBOARD:
         raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
-    if is_stored(key):
-        return store.open_dataset(store.dataset_folder(key))
-    if key in GENERATED:
+    if key in GENERATED and not is_stored(key):
         try:
             return generate_and_store(recipe_for(key), bar)
         except BadInput:
             if not is_stored(key):  # else another process has just generated it
                 raise
-            return store.open_dataset(store.dataset_folder(key))
-    if key in TASKS:
-        sentences = [f"the data of {key} is not here: {how_to_get(key)}", similar_data(key)]
-        raise BadInput(" ".join(filter(None, sentences)))
-    path = Path(name).expanduser()
-    if path.suffix or path.exists():
-        return read_any(path)
-    raise unknown("task or file", key, [*TASKS, *stored_datasets()])
+    if is_stored(key):
+        return store.open_dataset(store.dataset_folder(key))
+    sentences = [f"the data of {key} is not here: {how_to_get(key)}", similar_data(key)]
+    raise BadInput(" ".join(filter(None, sentences)))
 
 
 def generate_and_store(
