@@ -56,7 +56,6 @@ def as_dataset(data: Any, columns: Mapping[str, Any] | None = None, **options: A
 
 def read_path(path: Path, columns: Mapping[str, Any] | None = None, **options: Any) -> Dataset:
     """Read a file or a folder, or the Minari dataset with this id; the content says how."""
-    dataset: Dataset
     if path.is_dir() and store.exists(path):
         _check_plain(f"the dataset in {path}", {**(columns or {}), **options})
         return store.open_dataset(path)
@@ -70,11 +69,9 @@ def read_path(path: Path, columns: Mapping[str, Any] | None = None, **options: A
     if function == "d4rl:read_d4rl" and columns:
         function = None  # a table with these columns
     if function is None:
-        dataset = reader("tables:read_table")(path, columns, **options)
-        return dataset
+        return reader("tables:read_table")(path, columns, **options)
     _check_plain(f"the layout of {path.name}", columns)
-    dataset = reader(function)(path, **options)
-    return dataset
+    return reader(function)(path, **options)
 
 
 def _check_plain(what: str, settings: Mapping[str, Any] | None) -> None:
@@ -103,8 +100,7 @@ def _as_table(data: Any) -> Table | None:
     if hasattr(data, "to_arrow") and hasattr(data, "columns"):
         data = data.to_arrow()  # Polars
     if hasattr(data, "column_names"):
-        table: Table = reader("arrow:as_table")(data)
-        return table
+        return reader("arrow:as_table")(data)
     return _pandas_table(data) if hasattr(data, "iloc") and hasattr(data, "columns") else None
 
 

@@ -43,16 +43,14 @@ def load_dataset(
     """
     as_dataset = resolve("bfq.data.convert:as_dataset")
     if not isinstance(data, str | Path):
-        dataset: Dataset = as_dataset(data, columns, **options)
-        return dataset
+        return as_dataset(data, columns, **options)
     key = str(data)
     if key in TASKS or is_stored(key):
         if columns or options:
             raise BadInput(f"{key} has its own columns and range: leave columns and options out.")
         return _load_named(key, bar)
     if Path(data).suffix or Path(data).expanduser().exists():
-        dataset = as_dataset(data, columns, **options)
-        return dataset
+        return as_dataset(data, columns, **options)
     raise unknown("task or file", key, [*TASKS, *stored_datasets()])
 
 
@@ -143,14 +141,11 @@ def read_any(
 
     `reward_on` is for OGBench: whether the state before the action earns the reward, or the one after it.
     """
-    dataset: Dataset
     if task is not None and path.is_file() and task.family == "ogbench":
-        dataset = reader("ogbench:read_ogbench")(path, task.like, reward_on)
-    elif task is not None and path.is_file():
-        dataset = reader("d4rl:read_d4rl")(path, task.episode_steps)
-    else:
-        dataset = resolve("bfq.data.convert:as_dataset")(path, columns, **bounds)
-    return dataset
+        return reader("ogbench:read_ogbench")(path, task.like, reward_on)
+    if task is not None and path.is_file():
+        return reader("d4rl:read_d4rl")(path, task.episode_steps)
+    return resolve("bfq.data.convert:as_dataset")(path, columns, **bounds)
 
 
 def import_files(
