@@ -1,6 +1,7 @@
 """Environments of the user: an instance, a class, a function, or code named on the command line."""
 
 import copy
+import dataclasses
 import functools
 import json
 import sys
@@ -339,3 +340,19 @@ def test_a_sweep_and_a_film_use_an_environment_of_ones_own(trained, module, tmp_
     assert "confirm" in capsys.readouterr().out
     records = [json.loads(path.read_text()) for path in (tmp_path / "s").glob("*/result.json")]
     assert {record["simulator"] for record in records} == {"my_envs:Mine"}
+
+
+def test_data_that_names_its_environment_is_scored_there(trained, tmp_path, capsys):
+    _, data = trained
+    options = SMALL | {"quiet": False}
+    named = dataclasses.replace(data, env="Pendulum-v1")
+    record = bfq.train(named, "bc", out=tmp_path / "run", **options).record
+    assert (record.simulator, record.episode_steps) == ("Pendulum-v1", 200)
+    assert (
+        "note: policies are scored in Pendulum-v1, which the data names" in capsys.readouterr().err
+    )
+    for env in ("NoSuch-v1", "CartPole-v1", "os:getcwd"):
+        named = dataclasses.replace(data, env=env)
+        record = bfq.train(named, "bc", out=tmp_path / env, **options).record
+        assert record.scores is None
+        assert f"names the environment {env}, which gives no scores: " in capsys.readouterr().err

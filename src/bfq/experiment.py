@@ -25,7 +25,7 @@ from bfq.run import (
     write_config,
     write_record,
 )
-from bfq.settings import baseline_of, check_precision, load_run
+from bfq.settings import USUAL_STEPS, baseline_of, check_precision, load_run, with_environment
 from bfq.tasks.sources import load_dataset
 from bfq.trained import (
     Trained,
@@ -76,11 +76,9 @@ def start(
     check_place(folder)
     check_precision(run.precision)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
-    environment = environment_of(run)
-    if environment is not None:
-        check_environment(
-            environment, dataset.observation_dim, dataset.action_low, dataset.action_high
-        )
+    if run.simulator is None and dataset.env is not None:
+        run = _in_environment_of(dataset, run, quiet)
+    _check_environment(run, dataset)
     for note in () if known or quiet else dataset.notes:
         say(f"note: {note}")
     begins = run.config.get("policy_target_start", 0)
@@ -99,6 +97,27 @@ def start(
             raise Busy(f"another process has just started a run in {folder}: choose another --out.")
         write_config(folder, started)
     return dataset
+
+
+def _check_environment(run: RunConfig, dataset: Dataset) -> None:
+    environment = environment_of(run)
+    if environment is not None:
+        width, low, high = dataset.observation_dim, dataset.action_low, dataset.action_high
+        check_environment(environment, width, low, high)
+
+
+def _in_environment_of(dataset: Dataset, run: RunConfig, quiet: bool) -> RunConfig:
+    """The run in the environment that its data names, if this machine has it."""
+    given = run.episode_steps if run.episode_steps != USUAL_STEPS else None
+    try:
+        placed = with_environment(run, dataset.env, given)
+        _check_environment(placed, dataset)
+    except BadInput as error:
+        say(f"note: the data names the environment {dataset.env}, which gives no scores: {error}")
+        return run
+    if not quiet:
+        say(f"note: policies are scored in {dataset.env}, which the data names, without --env.")
+    return placed
 
 
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
