@@ -15,6 +15,7 @@ import bfq
 from bfq.data.arrays import from_arrays, from_episodes
 from bfq.data.convert import as_dataset
 from bfq.errors import BadInput
+from bfq.settings import compose
 
 EPISODES, STEPS = 4, 25
 N = EPISODES * STEPS
@@ -137,7 +138,7 @@ def test_sb3_actions_are_scaled_to_the_range_that_is_given():
         scaled.actions, (flat(log())["actions"] + [0, 1]) * [2, 1], atol=1e-6
     )
     assert noted(scaled, "they were scaled to the given range")
-    assert noted(as_dataset(arrays), "give the range of the environment")
+    assert noted(as_dataset(arrays), "if the environment has another range, give it")
     assert not noted(as_dataset(arrays, action_low=-1, action_high=1), "Stable-Baselines3 scales")
     wide = as_dataset({**arrays, "actions": 2 * arrays["actions"]}, action_low=-2, action_high=2)
     np.testing.assert_array_equal(wide.actions, 2 * flat(log())["actions"])
@@ -460,6 +461,9 @@ def test_load_dataset_takes_names_and_all_other_data(tmp_path, monkeypatch):
         bfq.load_dataset("pendulum-mixd")
     with pytest.raises(BadInput, match="there is no file"):
         bfq.load_dataset("absent.csv")
+    expected().save(tmp_path / "saved")
+    run = compose(str(tmp_path / "saved"), agent="bc")
+    assert bfq.load_dataset(run.task).sha256 == expected().sha256
 
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], object(), np.zeros((3, 3)), lambda: None])

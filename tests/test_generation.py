@@ -172,6 +172,8 @@ def test_generated_data_is_stored_and_found_again():
     assert name in stored_datasets()
     assert load_dataset(name).sha256 == dataset.sha256
     assert store.made(dataset_folder(name))["seed"] == 0
+    with pytest.raises(BadInput, match="`bfq train --task pendulum-mixed`"):
+        recipe_for("pendulum-mixed")
     with pytest.raises(BadInput, match="here already, with 200 transitions"):
         generate_and_store(recipe_for(name, 300))
     assert len(generate_and_store(recipe_for(name, 100), replace=True)) == 100

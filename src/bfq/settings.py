@@ -28,7 +28,7 @@ from bfq.presets import Preset, preset
 from bfq.records import check_value
 from bfq.run import RunConfig, as_json, read_config
 from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Task
-from bfq.tasks.sources import is_stored, stored_datasets
+from bfq.tasks.sources import is_path, is_stored, stored_datasets
 
 # Updates per compiled call, by whether they run on a CPU: few there, so that Ctrl-C works quickly, and many
 # elsewhere, so that calls cost nothing. The result does not depend on it.
@@ -83,7 +83,7 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
 
 def _absolute(task: str) -> str:
     """The task; a file by its whole path, so that a run can be resumed from any folder."""
-    if task in TASKS or not Path(task).suffix or is_stored(task):
+    if not is_path(task):
         return task
     return str(Path(task).expanduser().absolute())
 
@@ -244,7 +244,7 @@ def _environment(
 ) -> dict[str, Any]:
     """Where the policy is scored: the task's simulator, the one named for a file, or nowhere."""
     if card is None:
-        if not Path(task).suffix and not is_stored(task):
+        if not is_path(task) and not is_stored(task):
             raise unknown("task", task, [*TASKS, *stored_datasets()])
         return _own_environment(env, episode_steps)
     if env not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):

@@ -14,9 +14,9 @@ from bfq.data.dataset import Dataset
 from bfq.data.store import Writer
 from bfq.envs.make import resolve
 from bfq.envs.worker_pool import WorkerPool, cores
-from bfq.errors import unknown
+from bfq.errors import BadInput, unknown
 from bfq.run import versions
-from bfq.tasks.catalog import GENERATED
+from bfq.tasks.catalog import GENERATED, PENDULUM
 
 # A block of episodes is a function of (seed, index) alone, so any number of processes gives the same data.
 Block = Callable[[int, int], Dataset]
@@ -70,6 +70,8 @@ class DataRecipe:
 
 def recipe_for(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
     """Return the recipe of a dataset that bfq can generate, with `size` transitions."""
+    if name == PENDULUM:
+        raise BadInput(f"{name} is generated in seconds by `bfq train --task {name}`.")
     if name not in GENERATED:
         raise unknown("dataset to generate", name, GENERATED)
     recipe: DataRecipe = resolve(GENERATED[name])(name, size, seed)

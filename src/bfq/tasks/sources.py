@@ -49,7 +49,7 @@ def load_dataset(
         if columns or options:
             raise BadInput(f"{key} has its own columns and range: leave columns and options out.")
         return _load_named(key, bar)
-    if Path(data).suffix or Path(data).expanduser().exists():
+    if is_path(key):
         return as_dataset(data, columns, **options)
     raise unknown("task or file", key, [*TASKS, *stored_datasets()])
 
@@ -84,6 +84,12 @@ def generate_and_store(
         )
     with bar(f"generating {recipe.name}", recipe.size) as progress:
         return generate_dataset(recipe, folder, processes, progress, replace)
+
+
+def is_path(task: str) -> bool:
+    """Whether this is the path of a file or folder of data and not the name of a task."""
+    path = Path(task).expanduser()
+    return task not in TASKS and not is_stored(task) and (path.suffix != "" or path.exists())
 
 
 def is_stored(name: str) -> bool:

@@ -74,8 +74,8 @@ def scale_actions(arrays: dict[str, Any], limits: dict[str, Any]) -> Iterator[st
         return
     if low is None or high is None:
         yield (
-            "The actions fill ±1, as Stable-Baselines3 scales them: give the range of the environment "
-            "(--action-low and --action-high) to scale them back."
+            "The actions fill ±1, as Stable-Baselines3 scales them: if the environment has another range, give it "
+            "as --action-low and --action-high (in Python, action_low and action_high)."
         )
         return
     low, high = check_bounds(low, high, arrays["actions"].shape[-1])
