@@ -87,8 +87,8 @@ class RunOptions(TypedDict, total=False):
     task: Annotated[
         Name,
         option(
-            "a task (see `bfq tasks`), or your own file: "
-            ".npz, .csv, .csv.gz, .parquet, .hdf5 or .h5",
+            "a task (see `bfq tasks`), or your own folder or file: .npz, .csv, .csv.gz, .parquet, "
+            ".feather, .arrow, .hdf5, .h5, .jsonl or .json",
             "NAME",
         ),
     ]
