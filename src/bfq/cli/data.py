@@ -169,7 +169,11 @@ def _inspect(args: argparse.Namespace) -> int:
 
     dataset = load_dataset(args.name, bar=data_bar)
     card = TASKS.get(args.name)
-    simulator = args.simulator or (card.simulator if card else None)
+    if args.simulator:
+        from bfq.envs.own import admit
+
+        admit(args.simulator)
+    simulator = args.simulator or (card.simulator if card else dataset.env)
     if args.replay and simulator is None:
         raise BadInput(f"{args.name} has no environment of its own: name one with --env.")
     facts = inspect(dataset)

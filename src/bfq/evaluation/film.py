@@ -96,15 +96,13 @@ def film(
             ) from error
 
 
-def strip(
-    act: Act, environment: EnvironmentSpec, protocol: Protocol, members: int, member: int = 0
-) -> bytes:
-    """The start of one member's first episode as a row of frames, in a PNG."""
+def strip(act: Act, environment: EnvironmentSpec, protocol: Protocol, members: int) -> bytes:
+    """The start of the first member's first episode as a row of frames, in a PNG."""
     from matplotlib.image import imsave
 
     wanted = np.linspace(0, min(SPAN, environment.episode_steps), FRAMES).astype(int)
     frames = []
-    episode = _episode(act, environment, protocol, members, member)
+    episode = _episode(act, environment, protocol, members, member=0)
     for time, simulators in enumerate(episode):
         if time in wanted:
             frames.append(_downscale(_render(simulators)))

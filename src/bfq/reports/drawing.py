@@ -181,17 +181,15 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
         axes.text(1.05, place, label.text, va="center", linespacing=1.1, **font, **look)
 
 
-def spread_labels(
-    wanted: Sequence[float], heights: Sequence[float], low: float = 0.0
-) -> list[float]:
+def spread_labels(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
     """Places nearest to the wanted ones (ascending) at which boxes of these heights do not overlap.
 
-    None is below `low`, and none above 1 if there is room.
+    None is below 0, and none above 1 if there is room.
     """
     sizes = np.asarray(heights, np.float64)
     middles = np.cumsum(sizes) - sizes / 2  # of boxes stacked on 0; they never move closer together
     free = isotonic_regression(np.asarray(wanted) - middles).x if len(sizes) else middles
-    places: list[float] = (np.maximum(np.minimum(free, 1 - sizes.sum()), low) + middles).tolist()
+    places: list[float] = (np.maximum(np.minimum(free, 1 - sizes.sum()), 0.0) + middles).tolist()
     return places
 
 
