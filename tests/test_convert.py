@@ -466,6 +466,13 @@ def test_load_dataset_takes_names_and_all_other_data(tmp_path, monkeypatch):
     assert bfq.load_dataset(run.task).sha256 == expected().sha256
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "x" * 300 + ".csv"])
+def test_impossible_names_are_refused(name):
+    for load in (as_dataset, bfq.load_dataset):
+        with pytest.raises(BadInput, match=r"cannot name a file|there is no|unknown task"):
+            load(name)
+
+
 @pytest.mark.parametrize("data", [3, None, [1, 2], object(), np.zeros((3, 3)), lambda: None])
 def test_what_is_no_data_is_refused_with_what_would_be(data):
     with pytest.raises(

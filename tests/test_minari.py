@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from bfq.cli.main import main
 from bfq.data.convert import as_dataset
 from bfq.data.readers.minari import find_minari, from_minari, read_minari
 from bfq.errors import BadInput
@@ -315,6 +316,14 @@ def test_a_folder_without_a_card_is_read_as_far_as_its_arrays_tell(tmp_path):
     assert dataset.rewards.tolist() == [0.0, 1.0, 2.0, 3.0]
     assert read_minari(folder / "data").name == "old"
     assert read_minari(folder / "data", "mine").name == "mine"
+
+
+def test_an_import_proposes_the_environment_that_the_data_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BFQ_HOME", str(tmp_path / "home"))
+    folder = store(tmp_path / "swing", {"env_spec": '{"id": "Pendulum-v1"}'})
+    assert main(["data", "import", str(folder), "--as", "swing"]) == 0
+    assert capsys.readouterr().out.endswith("bfq train --task swing --env Pendulum-v1\n")
+    assert read_minari(store(tmp_path / "odd", {"env_spec": '{"id": "my env"}'})).env is None
 
 
 def test_ends_without_a_flag_or_with_both(tmp_path):

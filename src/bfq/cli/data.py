@@ -197,10 +197,11 @@ def _inspect(args: argparse.Namespace) -> int:
 
 def _show(dataset: Any, as_json: bool) -> int:
     from bfq.data.inspect import count_plans, masses_hint
+    from bfq.tasks.catalog import TASKS
 
     facts = dataset.describe()
     if as_json:
-        show_json({**facts, "notes": list(dataset.notes)})
+        show_json({**facts, "env": dataset.env, "notes": list(dataset.notes)})
         return 0
     mean, std, most = (facts[f"return_{name}"] for name in ("mean", "std", "max"))
     rows = [
@@ -221,5 +222,7 @@ def _show(dataset: Any, as_json: bool) -> int:
         *([f"hint: {hint}"] if hint else []),
     ]:
         print(note)
-    print(f"train on it with: bfq train --task {dataset.name}")
+    own = dataset.env and dataset.name not in TASKS
+    env = f" --env {dataset.env}" if own else ""
+    print(f"train on it with: bfq train --task {dataset.name}{env}")
     return 0

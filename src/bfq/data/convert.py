@@ -56,12 +56,17 @@ def as_dataset(data: Any, columns: Mapping[str, Any] | None = None, **options: A
 
 def read_path(path: Path, columns: Mapping[str, Any] | None = None, **options: Any) -> Dataset:
     """Read a file or a folder, or the Minari dataset with this id; the content says how."""
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # too long, or with a null byte
+        reason = getattr(error, "strerror", error)
+        raise BadInput(f"{str(path)[:80]!r} cannot name a file: {reason}.") from error
     if path.is_dir() and store.exists(path):
         _check_plain(f"the dataset in {path}", {**(columns or {}), **options})
         return store.open_dataset(path)
     if (path / "meta" / "info.json").is_file():
         return reader("lerobot:read_lerobot")(path, columns, **options)
-    if path.is_dir() or not (path.exists() or path.suffix):
+    if path.is_dir() or not (there or path.suffix):
         _check_plain(f"the Minari dataset {path}", columns)
         folder = path if path.is_dir() else reader("minari:find_minari")(str(path))
         return reader("minari:read_minari")(folder, **options)

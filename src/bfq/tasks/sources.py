@@ -3,7 +3,7 @@
 import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,14 +89,16 @@ def generate_and_store(
 def is_path(task: str) -> bool:
     """Whether this is the path of a file or folder of data and not the name of a task."""
     path = Path(task).expanduser()
-    return task not in TASKS and not is_stored(task) and (path.suffix != "" or path.exists())
+    with suppress(OSError, ValueError):  # an impossible name
+        return task not in TASKS and not is_stored(task) and bool(path.suffix or path.exists())
+    return False
 
 
 def is_stored(name: str) -> bool:
     """Whether a dataset of that name is stored on this machine."""
     try:
         return store.exists(store.dataset_folder(name))
-    except BadInput:  # not a valid name
+    except (BadInput, OSError):  # not a valid name
         return False
 
 

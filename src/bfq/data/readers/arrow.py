@@ -49,7 +49,9 @@ def open_feather(path: Path) -> Iterator[Table]:
             file = pyarrow.ipc.open_file(source)
         except pyarrow.ArrowInvalid:
             file = pyarrow.ipc.open_stream(source)
-        yield as_table(file.read_all())
+        table = file.read_all()
+        table.validate(full=True)  # a damaged file may point outside its buffers
+        yield as_table(table)
 
 
 def as_table(table: Any) -> Table:
