@@ -27,7 +27,10 @@ RUNS = {
     "file": lambda file: compose(
         file, "bfq", seeds=[3], keep_going=True, episode_steps=7, env="Pendulum-v1"
     ),
-    "baselines": lambda file: compose("pendulum-mixed", "bc", baselines=["bfq"], evaluations=3),
+    "baselines": lambda file: compose(
+        "pendulum-mixed", "bc", baselines=["bfq"], evaluations=0
+    ),
+    "zeros": lambda file: compose("pendulum-mixed", "bfq", temperature=0.0, eval_seed=0),
     "acting": lambda file: compose(
         "pendulum-mixed", "dql", values={"sampler": "ddim"}, policy="online", eval_seed=5,
         transforms={"observations": "none", "reward": "standardize"},

@@ -13,6 +13,7 @@ _HOMES = {
     "train": "bfq.api",
     "fit": "bfq.api",
     "Fit": "bfq.api",
+    "finetune": "bfq.api",
     "plan": "bfq.api",
     "evaluate": "bfq.results",
     "report": "bfq.results",

@@ -51,6 +51,10 @@ def train(
     sampling_steps: int | None = None,
     sampler: str | None = None,
     transforms: Mapping[str, str] | None = None,
+    start_from: str | Path | Result | None = None,
+    online: int | None = None,
+    replay: Literal["symmetric", "balanced", "new"] = "symmetric",
+    exploration: float = 0.1,
     keep_going: bool = False,
     precision: Literal["float32", "bfloat16"] = "float32",
     chunk: int | None = None,
@@ -91,6 +95,11 @@ def train(
         sampling_steps: Network calls per action; 0: as trained.
         sampler: Sampling rule of these steps, such as "ddim".
         transforms: Transforms of the data, such as `{"observations": "none", "reward": "standardize"}`.
+        start_from: Start from the weights, the optimizer and the settings of this run: for more updates, or
+            with other data, transformed as there.
+        online: Take this many steps in the environment per seed, with a gradient update after each.
+        replay: Batches of `online`: half data and half experience, both together, or experience only.
+        exploration: Noise on the actions of `online`, in half action ranges.
         keep_going: Do not stop when a seed diverges.
         precision: "bfloat16" multiplies faster on NVIDIA GPUs.
         chunk: Updates per compiled call.
@@ -178,10 +187,15 @@ def _begin(
     check_trackers(several)
     hooks = Hooks(evaluators or {}, several, callbacks, stop)
     dataset = data if isinstance(data, Dataset) else None
-    options["task"] = str(data) if dataset is None else keep_dataset(dataset)
-    options["agent"] = load_agent(agent)
+    options |= {"data": str(data) if dataset is None else keep_dataset(dataset), "agent": agent}
     options["env"] = admit(options["env"])
     options = {name: value for name, value in options.items() if not _is_default(name, value)}
+    if "data" in options:
+        options["task"] = options.pop("data")
+    if "agent" in options:
+        options["agent"] = load_agent(agent)
+    if "start_from" in options:
+        options["start_from"] = str(Path(options["start_from"]))
     if resume and out is not None and (Path(out) / "config.json").exists():
         check_agrees(options, load_run(Path(out)), Path(out))
         return Path(out), dataset, hooks
@@ -193,6 +207,55 @@ def _begin(
 def _is_default(name: str, value: Any) -> bool:
     default = _DEFAULTS.get(name)
     return value is default or (isinstance(value, int | str | tuple) and value == default)
+
+
+def finetune(
+    run: str | Path | Result,
+    env: Any = None,
+    steps: int = 10_000,
+    *,
+    values: Mapping[str, Any] | None = None,
+    replay: Literal["symmetric", "balanced", "new"] = "symmetric",
+    exploration: float = 0.1,
+    evaluations: int | Sequence[int] = 8,
+    eval_episodes: int | None = None,
+    evaluators: Mapping[str, Evaluator] | None = None,
+    callbacks: Sequence[Callable[[Progress], object]] = (),
+    stop: Callable[[Progress], object] | None = None,
+    track: str | Tracker | Sequence[str | Tracker] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> Result:
+    """Continue a run in its environment: offline to online.
+
+    This is `train(start_from=run, online=steps, env=env, …)`, a new run with the settings of the first. Its
+    agent needs critics.
+
+    Args:
+        run: The run folder, or its result.
+        env: The environment; by default the run's own.
+        steps: Steps in the environment per seed, with a gradient update after each.
+        values: Changed hyperparameters.
+        replay: Each batch is half data and half experience ("symmetric"), drawn from both together
+            ("balanced"), or experience only ("new").
+        exploration: Noise on the actions, in half action ranges.
+        evaluations: How many evaluations, or a list of updates after which to evaluate.
+        eval_episodes: Episodes per seed in each evaluation.
+        evaluators: As in `train`.
+        callbacks: As in `train`.
+        stop: As in `train`.
+        track: As in `train`.
+        out: Run folder; by default a new one in `runs`.
+        resume: Continue the run in `out`, if there is one.
+        quiet: Print nothing.
+
+    Returns:
+        The new run.
+    """
+    given = locals()
+    options = {name: given[name] for name in given if name not in ("run", "steps")}
+    return train(start_from=run, online=steps, **options)
 
 
 def plan(data: str | Path = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any) -> RunConfig:

@@ -6,11 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
+from bfq.agents.contract import Spec
 from bfq.data.dataset import Dataset, release_pages
 from bfq.data.transforms import apply_transforms, fit_transforms
 from bfq.errors import BadInput, Busy, say
+from bfq.evaluation.collect import Explorer
 from bfq.evaluation.protocol import protocol_from
 from bfq.evaluation.rollout import check_environment
 from bfq.files import check_place, locked, make_folder
@@ -31,17 +34,24 @@ from bfq.trained import (
     Trained,
     draw_frames,
     environment_of,
+    inherit,
     last_scores,
     load_trained,
     population_of,
     record_of,
     transforms_of,
 )
-from bfq.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_folders
+from bfq.training.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    checkpoint_folders,
+    save_checkpoint,
+)
 from bfq.training.compilation import enable_compilation_cache
 from bfq.training.loop import Evaluations, Loop, Progress, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
-from bfq.training.population import feed
+from bfq.training.online import Online
+from bfq.training.population import Feed, feed, initial_states
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]  # the moments of a run, and what it returns at its end
@@ -75,6 +85,8 @@ def start(
         )
     check_place(folder)
     check_precision(run.precision)
+    if run.online:
+        _check_critics(run)
     dataset = dataset if dataset is not None else _read(run.task, quiet)
     if run.simulator is None and dataset.env is not None:
         run = _in_environment_of(dataset, run, quiet)
@@ -87,14 +99,19 @@ def start(
             f"note: the target policy starts to follow the policy at update {begins}, after the end of "
             "this run: --set policy_target_start=0."
         )
-    fitted = fit_transforms(dataset, run.data["observations"], run.data["reward"])
-    started = dataclasses.replace(
-        run, transforms=fitted.record(), dataset=_data_record(run, dataset)
-    )
+    states = None
+    if run.start_from:
+        run, states = inherit(run, dataset)
+    else:
+        fitted = fit_transforms(dataset, run.data["observations"], run.data["reward"])
+        run = dataclasses.replace(run, transforms=fitted.record())
+    started = dataclasses.replace(run, dataset=_data_record(run, dataset))
     make_folder(folder)
     with locked(folder):
         if (folder / "config.json").exists():
             raise Busy(f"another process has just started a run in {folder}: choose another --out.")
+        if states is not None:
+            save_checkpoint(folder / CHECKPOINTS, 0, states)
         write_config(folder, started)
     return dataset
 
@@ -118,6 +135,15 @@ def _in_environment_of(dataset: Dataset, run: RunConfig, quiet: bool) -> RunConf
     if not quiet:
         say(f"note: policies are scored in {dataset.env}, which the data names, without --env.")
     return placed
+
+
+def _check_critics(run: RunConfig) -> None:
+    population = population_of(run)
+    states = jax.eval_shape(lambda: initial_states(population, Spec(1, 1)))
+    if not hasattr(states, "critics"):
+        raise BadInput(
+            f"{run.agent} has no critic, so it learns nothing from acting: choose another agent."
+        )
 
 
 def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
@@ -241,10 +267,23 @@ def training(
             scores = trained.scores(environment, protocol)
         return scores, hooks.evaluate(trained, dataset)
 
+    def explorer() -> Explorer:
+        assert environment is not None
+        assert run.online is not None
+        single = dataclasses.replace(protocol.acting, candidates=1)
+        exploring = dataclasses.replace(protocol, acting=single)
+        return Explorer(population, transforms, environment, exploring, run.online.exploration)
+
+    if run.online:
+        source: Feed = Online(
+            population, fetch(slice(None)), run.online, run.steps, explorer, folder
+        )
+    else:
+        source = feed(population, len(dataset), dataset.row_bytes, fetch)
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
     discounts = np.asarray(population.configs.discount, np.float64)
     extremes = np.array([dataset.summary.reward_low, dataset.summary.reward_high], np.float32)
-    rewards = transforms.reward(extremes).tolist()
+    rewards = transforms.reward(extremes).tolist() if not run.online else [-np.inf, np.inf]
     title = f"{run.agent} on {dataset.name}"
     with reporting(title, run.steps, quiet) as reporter, stop_signals() as stop:
         reporter.waiting("compiling")
@@ -262,7 +301,7 @@ def training(
             say(f"note: evaluations happen at multiples of {options.chunk} updates: {steps}.")
         loop = Loop(
             population,
-            feed(population, len(dataset), dataset.row_bytes, fetch),
+            source,
             options,
             folder,
             Health(rewards, discounts, names, population.agent.watched),

@@ -32,6 +32,7 @@ Factor = Annotated[float, Meta(ge=0, le=1_000_000)]
 Value = bool | int | float | str
 
 Precision = Literal["float32", "bfloat16"]
+Replay = Literal["symmetric", "balanced", "new"]
 Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
 FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
 
@@ -147,6 +148,35 @@ class RunOptions(TypedDict, total=False):
     ]
     episode_steps: Annotated[
         Positive, option("episode limit with --env; default the environment's own")
+    ]
+    start_from: Annotated[
+        Name,
+        option(
+            "start from the weights, the optimizer and the settings of this run; for more updates, or with "
+            "other data, transformed as there",
+            "RUN",
+            flag="--from",
+        ),
+    ]
+    online: Annotated[
+        Positive,
+        option(
+            "take this many steps in the environment per seed, with a gradient update after each, on the data "
+            "and on the new experience"
+        ),
+    ]
+    replay: Annotated[
+        Replay,
+        option(
+            "batches of --online: symmetric is half data and half experience, balanced is drawn from both "
+            "together, new is experience only",
+            "RULE",
+            default="symmetric",
+        ),
+    ]
+    exploration: Annotated[
+        Factor,
+        option("noise on the actions of --online, in half action ranges", "STD", default=0.1),
     ]
     keep_going: Annotated[bool, option("do not stop when a seed diverges", default=False)]
     precision: Annotated[

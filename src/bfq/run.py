@@ -22,11 +22,13 @@ from bfq.errors import BadInput
 from bfq.files import write_json
 from bfq.options import (
     DataOptions,
+    Factor,
     Name,
     Natural,
     Positive,
     Precision,
     ProtocolValues,
+    Replay,
     Simulator,
     Value,
 )
@@ -127,6 +129,26 @@ class DataRecord:
     normalized_mean: float | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Parent:
+    """The checkpoint that a run started from."""
+
+    step: Natural
+    updates: Natural  # of the parent and of its own parents
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineConfig:
+    """How a run gathers experience: one step in the environment for each update."""
+
+    replay: Replay
+    exploration: Factor
+
+
+RARE = ("start_from", "parent", "online")  # fields that files leave out where they are None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything needed to repeat a run, and nothing that depends on when or where it ran."""
@@ -148,7 +170,10 @@ class RunConfig:
     metric: Literal["return", "success"] = "return"  # what an episode is scored by
     baselines: list[Name] = dataclasses.field(default_factory=list)
     precision: Precision = "float32"
+    start_from: Name | None = None  # the folder of another run
+    online: OnlineConfig | None = None
     # Known when the run has started.
+    parent: Parent | None = None
     transforms: TransformsRecord | None = None
     dataset: DataRecord | None = None
     format: Literal[2] = FORMAT
@@ -173,12 +198,12 @@ class RunConfig:
     @property
     def planned(self) -> "RunConfig":
         """The configuration without what becomes known at the start."""
-        return dataclasses.replace(self, transforms=None, dataset=None)
+        return dataclasses.replace(self, transforms=None, dataset=None, parent=None)
 
     def identity(self) -> dict[str, Any]:
         """The settings that the numbers of a run depend on, for `fingerprint`."""
         settings = as_json(self.planned)
-        for name in ("chunk", "keep_going"):
+        for name in ("keep_going",) if self.online else ("chunk", "keep_going"):
             del settings[name]
         return {**settings, "format": 1}  # a constant: other names for the same numbers help nobody
 
@@ -205,6 +230,7 @@ class RunRecord:
     train_seconds: float
     microseconds_per_step: float
     precision: Precision = "float32"
+    online: OnlineConfig | None = None
     config: dict[str, Value]
     command: str
 
@@ -228,7 +254,7 @@ class MetricsRow:
 def as_json(record: Any) -> dict[str, Any]:
     """A configuration or a record as plain dictionaries and lists."""
     content: dict[str, Any] = msgspec.to_builtins(record)
-    return content
+    return {k: v for k, v in content.items() if v is not None or k not in RARE}
 
 
 def write_config(folder: Path, run: RunConfig) -> None:

@@ -26,7 +26,7 @@ from bfq.kernels import available
 from bfq.options import ACTING, OPTIONS, DataOptions, Name, check_options, spell
 from bfq.presets import Preset, preset
 from bfq.records import check_value
-from bfq.run import RunConfig, as_json, read_config
+from bfq.run import OnlineConfig, RunConfig, as_json, read_config
 from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Task
 from bfq.tasks.sources import is_path, is_stored, stored_datasets
 
@@ -41,20 +41,33 @@ SHARED = (
 ALWAYS_SPELLED = ("eval_episodes", "candidates", "temperature")  # in the command of a run
 
 
-def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any) -> RunConfig:
-    """Complete the options of a run (those of RunOptions) from the task and from the agent's preset."""
-    given = {**_DEFAULTS, **check_options(options, OPTIONS)}
+def compose(task: str | None = None, agent: str | Agent | None = None, **options: Any) -> RunConfig:
+    """Complete the options of a run (those of RunOptions) from the task and from the agent's preset.
+
+    A run that starts from another one has the options of that run where none are given.
+    """
+    asked = {"task": task, "agent": agent, **options}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if "start_from" in asked:
+        asked = _inherited(asked)
+    return _complete(**{"task": DEFAULT_TASK, "agent": "bfq", **asked})
+
+
+def _complete(task: str, agent: str | Agent, **options: Any) -> RunConfig:
     method = agent if isinstance(agent, Agent) else get_agent(check_value("agent", agent, Name))
+    given = {**_DEFAULTS, **check_options(options, OPTIONS)}
     card = TASKS.get(check_value("task", task, Name))
     if card is not None and not card.simulator:
         raise BadInput(f"{card.name} has no states and no rewards: `bfq toy` trains on it.")
     task = _absolute(task)
     known = preset(method.name, card.like if card else task, card.family if card else "own")
     chosen, varied = _split(method, given.get("values", {}))
-    if "steps" in given:
-        if "steps" in chosen:
-            raise BadInput("steps are given twice: as an option and as a hyperparameter.")
-        chosen["steps"] = given["steps"]
+    lengths = [given[name] for name in ("steps", "online") if name in given]
+    if len(lengths) + ("steps" in chosen) > 1:
+        raise BadInput(
+            "steps are given twice: as an option and as a hyperparameter or by --online."
+        )
+    chosen |= {"steps": lengths[0]} if lengths else {}
     discount = {"discount": card.discount} if card else {}
     config = configure(method, {**discount, **_values(known, "config"), **chosen})
     _check_varied(config, varied)
@@ -70,12 +83,16 @@ def compose(task: str = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any
         data=_transforms(card, known, given.get("transforms", {})),
         evaluation=protocol.describe(),
         evaluations=_evaluations(given["evaluations"], config.steps),
-        chunk=given.get("chunk", CHUNKS[jax.default_backend() == "cpu"]),
+        chunk=given.get("chunk", CHUNKS["online" in given or jax.default_backend() == "cpu"]),
         keep_going=given["keep_going"],
         baselines=_baselines(method.name, given["baselines"]),
         precision=given["precision"],
+        start_from=given.get("start_from"),
+        online=_online(given),
         **_environment(task, card, given.get("env"), given.get("episode_steps")),
     )
+    if run.online and run.simulator is None:
+        raise BadInput("--online needs an environment to act in: name one with --env.")
     for name in run.baselines:
         baseline_of(run, name)  # refuse an impossible baseline now, not after hours of training
     return run
@@ -89,6 +106,27 @@ def _absolute(task: str) -> str:
 
 
 _DEFAULTS = {name: o.default for name, o in OPTIONS.items() if o.default is not None}
+
+
+def _inherited(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the run that this one starts from, with those that are given."""
+    folder = Path(check_value("start_from", asked["start_from"], Name)).expanduser().absolute()
+    parent = load_run(folder)
+    own = {**_options_of(parent), "start_from": str(folder)}
+    fitted = own.get("transforms", {})
+    if {**fitted, **asked.get("transforms", {})} != fitted:
+        raise BadInput("the weights of another run need its transforms: leave out --transform.")
+    dropped = {"baselines", *(("steps", "online") if {"steps", "online"} & set(asked) else ())}
+    values = {**own.get("values", {}), **asked.get("values", {})}
+    kept = {name: value for name, value in own.items() if name not in dropped}
+    return {**kept, **asked, "start_from": str(folder), "values": values, "transforms": fitted}
+
+
+def _online(given: Mapping[str, Any]) -> OnlineConfig | None:
+    for name in ("replay", "exploration"):
+        if "online" not in given and given[name] != OPTIONS[name].default:
+            raise BadInput(f"{OPTIONS[name].flag} is for a run with --online.")
+    return OnlineConfig(given["replay"], given["exploration"]) if "online" in given else None
 
 
 def _protocol(card: Task | None, known: Preset, given: Mapping[str, Any]) -> Protocol:
@@ -183,7 +221,7 @@ def check_same(run: RunConfig, folder: Path) -> None:
 
 def check_agrees(options: Mapping[str, Any], run: RunConfig, folder: Path) -> None:
     """Refuse options that differ from those of a run that is to be continued."""
-    stored = options_of_run(run)
+    stored = _options_of(run)
     for name, value in options.items():
         if name == "agent":
             agrees = getattr(value, "name", value) == run.agent
@@ -192,7 +230,8 @@ def check_agrees(options: Mapping[str, Any], run: RunConfig, folder: Path) -> No
         else:
             changed = {**stored[name], **value} if isinstance(stored.get(name), dict) else value
             asked = compose(**{**stored, name: changed})
-            agrees = dataclasses.replace(asked, chunk=run.chunk) == run.planned
+            chunk = asked.chunk if run.online else run.chunk
+            agrees = dataclasses.replace(asked, chunk=chunk) == run.planned
         if not agrees:
             flag = OPTIONS[name].flag
             raise BadInput(
@@ -214,10 +253,18 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
         if option in ALWAYS_SPELLED or now["evaluation"][name] != before["evaluation"][name]
     }
     own = run.simulator is not None and run.task not in TASKS
+    online = run.online or OnlineConfig(
+        **{n: OPTIONS[n].default for n in ("replay", "exploration")}
+    )
     given = {
         "task": run.task,
         "agent": spell_agent(run.agent),
-        "steps": run.steps,
+        "steps": None if run.online else run.steps,
+        "online": run.steps if run.online else None,
+        **{
+            name: value for name, value in as_json(online).items() if value != OPTIONS[name].default
+        },
+        "start_from": run.start_from,
         "seeds": run.seeds,
         "values": {**changed, **varied},
         **protocol,
@@ -229,7 +276,16 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
         "precision": run.precision if run.precision != usual.precision else None,
         "keep_going": run.keep_going,
     }
-    return {name: value for name, value in given.items() if value not in (None, [], {}, False)}
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not False and value not in (None, [], {})
+    }
+
+
+def _options_of(run: RunConfig) -> dict[str, Any]:
+    """The options of a run, with the agent by its name, so that no file is needed."""
+    return {**options_of_run(run), "agent": run.agent}
 
 
 def command(run: RunConfig) -> str:

@@ -1,6 +1,7 @@
 """A trained run: its members at a checkpoint, their scores, the record and the frames."""
 
 import dataclasses
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 
 from bfq.agents.contract import Spec
 from bfq.agents.registry import check_acting, configure, get_agent
+from bfq.data.dataset import Dataset
 from bfq.data.transforms import Transforms
 from bfq.envs.make import check_admitted
 from bfq.errors import BadInput, say
@@ -22,9 +24,15 @@ from bfq.evaluation.rollout import (
     scores_as_json,
 )
 from bfq.files import write_bytes
-from bfq.run import Numbers, RunConfig, RunRecord, TransformsSummary, read_metrics, versions
+from bfq.run import Numbers, Parent, RunConfig, RunRecord, TransformsSummary, read_metrics, versions
 from bfq.settings import command, load_run
-from bfq.training.checkpoint import BEST, CHECKPOINTS, Checkpoint, latest_checkpoint
+from bfq.training.checkpoint import (
+    BEST,
+    CHECKPOINTS,
+    Checkpoint,
+    checkpoint_folders,
+    latest_checkpoint,
+)
 from bfq.training.population import Population, create_population, initial_states
 
 
@@ -32,7 +40,8 @@ def population_of(run: RunConfig) -> Population:
     """All seeds and hyperparameter settings of a run."""
     agent = get_agent(run.agent)
     half = run.precision == "bfloat16"
-    return create_population(agent, configure(agent, run.config), run.members, half)
+    config, earlier = configure(agent, run.config), run.parent.updates if run.parent else 0
+    return create_population(agent, config, run.members, half, earlier)
 
 
 def environment_of(run: RunConfig) -> EnvironmentSpec | None:
@@ -102,6 +111,39 @@ def load_trained(folder: str | Path, checkpoint: str | None = None) -> Trained:
     return Trained(run, population, found, transforms)
 
 
+def inherit(run: RunConfig, dataset: Dataset) -> tuple[RunConfig, Any]:
+    """A new run with the transforms of the run that it starts from, and its states."""
+    folder = Path(str(run.start_from))
+    trained = load_trained(folder, "last")
+    old, bounds = trained.transforms, (dataset.action_low, dataset.action_high)
+    sizes = (dataset.observation_dim, dataset.action_dim)
+    spec = Spec(len(old.observation_mean), len(old.action_low))
+    if sizes != spec:
+        raise BadInput(
+            f"the run in {folder} has {spec[0]} observations and {spec[1]} actions, but this data has "
+            f"{sizes[0]} and {sizes[1]}."
+        )
+    if (bounds[0] < old.action_low).any() or (bounds[1] > old.action_high).any():
+        raise BadInput(
+            f"this data has actions outside the range of the run in {folder}: give its range, with "
+            "action_low and action_high."
+        )
+    updates = trained.checkpoint.step + (trained.run.parent.updates if trained.run.parent else 0)
+    file = checkpoint_folders(folder / CHECKPOINTS)[0] / "state.safetensors"
+    parent = Parent(trained.checkpoint.step, updates, sha256(file.read_bytes()).hexdigest())
+    new = dataclasses.replace(run, transforms=trained.run.transforms, parent=parent)
+    wanted = jax.eval_shape(lambda: initial_states(population_of(new), spec))
+    shapes = jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), (wanted, trained.checkpoint.states)
+    )
+    if shapes[0] != shapes[1]:
+        raise BadInput(
+            f"this run cannot start from {folder}: the agent, the structure of its networks and the "
+            "number of members must be the same."
+        )
+    return new, trained.checkpoint.states
+
+
 def record_of(trained: Trained, found: dict[str, Numbers | None] | None) -> RunRecord:
     """The record of an evaluation of a run."""
     run, agent, clock = trained.run, trained.population.agent, trained.checkpoint.position.clock
@@ -126,6 +168,7 @@ def record_of(trained: Trained, found: dict[str, Numbers | None] | None) -> RunR
         train_seconds=clock.train_seconds,
         microseconds_per_step=clock.microseconds_per_step,
         precision=run.precision,
+        online=run.online,
         config=run.config,
         command=command(run),
     )

@@ -71,7 +71,7 @@ def _folder(args: argparse.Namespace) -> tuple[Path, Any]:
             raise BadInput(f"--config takes the options of the stored run, without {given}.")
         run = load_run(args.config).planned
     else:
-        if not {"task", "agent", "baselines"} & options.keys():
+        if not {"task", "agent", "baselines", "start_from"} & options.keys():
             options["baselines"] = ["bc"]
         run = compose(**options)
         if run.baselines and "values" in options:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -44,9 +44,12 @@ class Population(NamedTuple):
 
 
 def create_population(
-    agent: Agent, config: Any, members: Sequence[Member], half: bool = False
+    agent: Agent, config: Any, members: Sequence[Member], half: bool = False, earlier: int = 0
 ) -> Population:
-    """Stack the members' hyperparameters along the member axis."""
+    """Stack the members' hyperparameters along the member axis.
+
+    `earlier`: updates of the runs that this one starts from; its random numbers are not theirs.
+    """
     varied = {name for member in members for name in member.overrides}
     structural = sorted(varied - set(numeric_fields(config)))
     if structural:
@@ -57,6 +60,8 @@ def create_population(
     singles = [dataclasses.replace(config, **member.overrides) for member in members]
     configs = jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *singles)
     keys = jnp.stack([jax.random.key(member.seed) for member in members])
+    if earlier:
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, earlier))(keys)
     return Population(agent, configs, keys, tuple(members), half)
 
 
@@ -179,7 +184,16 @@ class Streamed:
         return packed.reshape(*index.shape, -1)
 
 
-Feed = OnDevice | Streamed
+class Feed(Protocol):
+    """Where the batches of a run come from."""
+
+    spec: Spec
+
+    def take(self, start: int, length: int, states: Any = None) -> Transitions:
+        """All transitions, or the batches of these updates."""
+
+    def prepare(self, start: int, length: int) -> None:
+        """Start to read what these updates need."""
 
 
 def feed(population: Population, rows: int, row_bytes: int, fetch: Fetch) -> Feed:
