@@ -251,3 +251,43 @@ def test_reports_and_exceptions_are_public(whole, tmp_path):
         bfq.fit("pendulum-mixed", callbacks=[print])
     with pytest.raises(bfq.BadInput, match="a tracker is"):
         bfq.train("pendulum-mixed", track=5)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "episodes", "file", "folder"])
+def test_data_may_be_anything_that_holds_transitions(kind, tmp_path):
+    draw = np.random.default_rng(1).normal
+    ends = np.arange(40) % 10 == 9
+    arrays = {"s": draw(size=(40, 2)), "a": np.tanh(draw(size=(40, 1))), "rewards": draw(size=40),
+              "terminals": np.zeros(40), "timeouts": ends}  # fmt: skip
+    data, columns = arrays, {"observations": "s", "actions": "a"}
+    if kind == "episodes":
+        parts = [slice(k, k + 10) for k in range(0, 40, 10)]
+        data, columns = (
+            [
+                {
+                    "observations": arrays["s"][p],
+                    "actions": arrays["a"][p],
+                    "rewards": arrays["rewards"][p],
+                }
+                for p in parts
+            ],
+            None,
+        )
+    elif kind == "file":
+        data = tmp_path / "log.npz"
+        np.savez(data, **arrays)
+    elif kind == "folder":
+        data, columns = tmp_path / "stored", None
+        bfq.from_arrays(arrays["s"], arrays["a"], arrays["rewards"], terminals=arrays["terminals"],
+                        timeouts=ends).save(data)  # fmt: skip
+    run = bfq.train(data, "bc", columns=columns, steps=5, seeds=1, values={"width": 8}, quiet=True,
+                    out=tmp_path / "run")  # fmt: skip
+    assert run.record.data.transitions == 36
+
+
+@pytest.mark.parametrize("data", [5, None, object(), [1, 2], {"x": [1]}])
+def test_what_is_no_data_is_refused_in_one_sentence(data, tmp_path):
+    with pytest.raises(bfq.BadInput) as refused:
+        bfq.train(data, "bc", out=tmp_path / "run")
+    assert len(str(refused.value)) < 400
+    assert not (tmp_path / "run").exists()

@@ -437,7 +437,7 @@ def test_python_in_a_few_lines(tmp_path, tiny_data, finished):
 def test_the_keywords_of_python_are_the_options_of_the_command_line():
     train, evaluate = (inspect.signature(f).parameters for f in (bfq.train, bfq.evaluate))
     hooks = {"evaluators", "callbacks", "stop", "track"}
-    assert set(train) == {*OPTIONS, "out", "resume", "quiet", "data", *hooks} - {"task"}
+    assert set(train) == {*OPTIONS, "out", "resume", "quiet", "data", "columns", *hooks} - {"task"}
     assert set(evaluate) == {"folder", *PROTOCOL, "env", "episode_steps", "video", "member"}
     for name, option in OPTIONS.items():
         if option.default is not None and name != "task":

@@ -19,6 +19,7 @@ from bfq.results import Result, load_result
 from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import check_agrees, compose, load_run
 from bfq.tasks.catalog import DEFAULT_TASK
+from bfq.tasks.sources import load_dataset
 from bfq.training.loop import Progress
 from bfq.training.monitoring import Tracker, check_trackers
 
@@ -26,9 +27,10 @@ Options = ParamSpec("Options")
 
 
 def train(
-    data: str | Path | Dataset = DEFAULT_TASK,
+    data: Any = DEFAULT_TASK,
     agent: str | Agent = "bfq",
     *,
+    columns: Mapping[str, str] | None = None,
     steps: int | None = None,
     seeds: int | Sequence[int] = 5,
     values: Mapping[str, Any] | None = None,
@@ -68,8 +70,11 @@ def train(
     from the task and from the agent's preset.
 
     Args:
-        data: A task (see `bfq tasks`), the path of a file, or a dataset.
+        data: A task (see `bfq tasks`), the path of a file or folder, a dataset, a pandas, Polars or Arrow table,
+            a dict of arrays, a list of episodes, a Minari dataset, or a replay buffer of d3rlpy or
+            Stable-Baselines3.
         agent: An agent (see `bfq agents`), the path of a Python file with an agent, or an agent.
+        columns: Which column of a table or file is which, such as `{"observations": "temperature+speed"}`.
         steps: Gradient updates.
         seeds: A number of seeds, or a list of seeds.
         values: Hyperparameters. Each of several values, as `{"eta": [0.1, 1]}`, is trained with every seed.
@@ -173,6 +178,7 @@ def _begin(
     data: Any,
     agent: Any,
     *,
+    columns: Mapping[str, str] | None,
     out: str | Path | None,
     resume: bool,
     quiet: bool,
@@ -186,7 +192,9 @@ def _begin(
     several = list(track) if isinstance(track, list | tuple) else [track]
     check_trackers(several)
     hooks = Hooks(evaluators or {}, several, callbacks, stop)
-    dataset = data if isinstance(data, Dataset) else None
+    dataset = None
+    if columns or not isinstance(data, str | Path) or Path(data).expanduser().is_dir():
+        dataset = load_dataset(data, columns)
     options |= {"data": str(data) if dataset is None else keep_dataset(dataset), "agent": agent}
     options["env"] = admit(options["env"])
     options = {name: value for name, value in options.items() if not _is_default(name, value)}
