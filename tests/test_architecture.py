@@ -27,6 +27,7 @@ LAYERS = [
     ["training"],
     ["evaluation"],
     ["bench"],
+    ["scoring"],
     ["settings"],
     ["trained"],
     ["reports"],

@@ -9,7 +9,8 @@ from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
 from bfq.run import write_config
-from bfq.settings import compose, load_run, with_environment
+from bfq.scoring import with_environment
+from bfq.settings import compose, load_run
 from bfq.tasks.catalog import PAPER, TASKS
 
 AGENTS = agent_names()

@@ -193,7 +193,7 @@ def _begin(
     check_trackers(several)
     hooks = Hooks(evaluators or {}, several, callbacks, stop)
     dataset = None
-    if columns or not isinstance(data, str | Path) or Path(data).expanduser().is_dir():
+    if columns or not isinstance(data, str | Path):
         dataset = load_dataset(data, columns)
     options |= {"data": str(data) if dataset is None else keep_dataset(dataset), "agent": agent}
     options["env"] = admit(options["env"])

@@ -28,7 +28,8 @@ from bfq.run import (
     write_config,
     write_record,
 )
-from bfq.settings import USUAL_STEPS, baseline_of, check_precision, load_run, with_environment
+from bfq.scoring import USUAL_STEPS, with_environment
+from bfq.settings import baseline_of, check_precision, load_run
 from bfq.tasks.sources import load_dataset
 from bfq.trained import (
     Trained,

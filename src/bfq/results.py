@@ -17,7 +17,8 @@ from bfq.evaluation.rollout import check_environment
 from bfq.options import PROTOCOL, Natural
 from bfq.records import check_value
 from bfq.run import Member, MetricsRow, RunRecord, read_metrics, read_record
-from bfq.settings import load_run, with_environment
+from bfq.scoring import with_environment
+from bfq.settings import load_run
 from bfq.trained import environment_of, evaluate_run, load_trained
 
 

@@ -27,13 +27,13 @@ from bfq.options import ACTING, OPTIONS, DataOptions, Name, check_options, spell
 from bfq.presets import Preset, preset
 from bfq.records import check_value
 from bfq.run import OnlineConfig, RunConfig, as_json, read_config
+from bfq.scoring import scored_in
 from bfq.tasks.catalog import DEFAULT_TASK, TASKS, Task
-from bfq.tasks.sources import is_path, is_stored, stored_datasets
+from bfq.tasks.sources import is_path
 
 # Updates per compiled call, by whether they run on a CPU: few there, so that Ctrl-C works quickly, and many
 # elsewhere, so that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
-USUAL_STEPS = 1000  # the episode limit where the simulator has none
 # What a baseline shares with the run, besides the episodes of the evaluations.
 SHARED = (
     "steps", "seeds", "evaluations", "episode_steps", "keep_going", "precision", "chunk",
@@ -89,7 +89,7 @@ def _complete(task: str, agent: str | Agent, **options: Any) -> RunConfig:
         precision=given["precision"],
         start_from=given.get("start_from"),
         online=_online(given),
-        **_environment(task, card, given.get("env"), given.get("episode_steps")),
+        **scored_in(task, card, given.get("env"), given.get("episode_steps")),
     )
     if run.online and run.simulator is None:
         raise BadInput("--online needs an environment to act in: name one with --env.")
@@ -293,48 +293,6 @@ def command(run: RunConfig) -> str:
     given = options_of_run(run)
     words = [spell(option, given[name]) for name, option in OPTIONS.items() if name in given]
     return shlex.join(["bfq", "train", *(word for several in words for word in several)])
-
-
-def _environment(
-    task: str, card: Task | None, env: str | None, episode_steps: int | None
-) -> dict[str, Any]:
-    """Where the policy is scored: the task's simulator, the one named for a file, or nowhere."""
-    if card is None:
-        if not is_path(task) and not is_stored(task):
-            raise unknown("task", task, [*TASKS, *stored_datasets()])
-        return _own_environment(env, episode_steps)
-    if env not in (None, card.simulator) or episode_steps not in (None, card.episode_steps):
-        raise BadInput(
-            f"{card.name} is scored in {card.simulator} with {card.episode_steps} steps per episode: "
-            "another environment or episode limit is for your own data."
-        )
-    return {
-        "simulator": card.simulator,
-        "episode_steps": card.episode_steps,
-        "reference": card.reference,
-        "metric": card.metric,
-    }
-
-
-def _own_environment(env: str | None, episode_steps: int | None) -> dict[str, Any]:
-    if env and episode_steps is None:
-        from bfq.envs.make import registered_limit
-
-        episode_steps = registered_limit(env)
-    return {"simulator": env, "episode_steps": episode_steps or USUAL_STEPS, "reference": None}
-
-
-def with_environment(run: RunConfig, env: str | None, episode_steps: int | None) -> RunConfig:
-    """The run in another environment or with another limit; those of a task are part of its scores."""
-    if episode_steps is not None:
-        check_value("episode_steps", episode_steps, OPTIONS["episode_steps"].type)
-    if run.task in TASKS:
-        changes = _environment(run.task, TASKS[run.task], env, episode_steps)
-    elif env in (None, run.simulator):
-        changes = {"episode_steps": episode_steps or run.episode_steps}
-    else:
-        changes = _own_environment(env, episode_steps)
-    return dataclasses.replace(run, **changes)
 
 
 def _values(known: Preset, section: str) -> dict[str, Any]:
