@@ -21,15 +21,15 @@ EPISODES, STEPS = 4, 25
 N = EPISODES * STEPS
 
 
-def log(several=EPISODES, steps=STEPS, bound=1.0, seed=0):
-    """Walks of `steps` steps: columns (episodes, steps, …), the second one ends in a terminal."""
+def log(several=EPISODES, seed=0):
+    """Random walks: columns (episodes, steps, …); the second one ends in a terminal."""
     rng = np.random.default_rng(seed)
-    seen = rng.normal(size=(several, steps + 1, 3)).cumsum(1).astype(np.float32)
-    last = np.arange(steps) == steps - 1
+    seen = rng.normal(size=(several, STEPS + 1, 3)).cumsum(1).astype(np.float32)
+    last = np.arange(STEPS) == STEPS - 1
     return {
         "observations": seen[:, :-1],
-        "actions": rng.uniform(-bound, bound, (several, steps, 2)).astype(np.float32),
-        "rewards": rng.normal(size=(several, steps)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (several, STEPS, 2)).astype(np.float32),
+        "rewards": rng.normal(size=(several, STEPS)).astype(np.float32),
         "next_observations": seen[:, 1:],
         "terminals": last & (np.arange(several)[:, None] == 1),
         "timeouts": last & (np.arange(several)[:, None] != 1),
@@ -148,24 +148,19 @@ def test_sb3_actions_are_scaled_to_the_range_that_is_given():
 def test_sb3_buffers_start_at_their_oldest_row(full):
     arrays = sb3_arrays(log())
     position = 10 if full else STEPS
-    rolled = {name: np.roll(array, position, 0) for name, array in arrays.items()}
-    rest = {} if full else {name: np.zeros_like(array) for name, array in arrays.items()}
     stored = {
-        name: array if full else np.concatenate([arrays[name], rest[name]])
-        for name, array in rolled.items()
+        name: np.roll(array, position, 0) if full else np.concatenate([array, 0 * array])
+        for name, array in arrays.items()
     }
     space = SimpleNamespace(low=np.full(2, -3.0), high=np.full(2, 3.0))
     buffer = SimpleNamespace(**stored, pos=position, full=full, action_space=space)
     dataset = as_dataset(buffer)
     assert dataset.action_high.tolist() == [3, 3]
-    columns = log()
-    np.testing.assert_allclose(dataset.actions, 3 * flat(columns)["actions"], atol=1e-6)
-    np.testing.assert_array_equal(dataset.observations, flat(columns)["observations"])
-    np.testing.assert_array_equal(dataset.terminals, flat(columns)["terminals"])
-    buffer.observations = {"b": buffer.observations[..., 1:], "a": buffer.observations[..., :1]}
-    buffer.next_observations = {
-        "b": buffer.next_observations[..., 1:], "a": buffer.next_observations[..., :1],
-    }  # fmt: skip
+    np.testing.assert_allclose(dataset.actions, 3 * flat(log())["actions"], atol=1e-6)
+    for name in ("observations", "terminals"):
+        np.testing.assert_array_equal(getattr(dataset, name), flat(log())[name])
+    for name in ("observations", "next_observations"):
+        setattr(buffer, name, {"b": stored[name][..., 1:], "a": stored[name][..., :1]})
     assert as_dataset(buffer).sha256 == dataset.sha256
     buffer.action_space = "Discrete(2)"
     with pytest.raises(BadInput, match="Discrete"):
@@ -388,15 +383,9 @@ def test_files_of_tables(tmp_path):
     pa.feather.write_feather(table, tmp_path / "log.feather")
     with pa.ipc.new_stream(str(tmp_path / "log.arrow"), table.schema) as stream:
         stream.write_table(table)
-    nested = {
-        "obs": [{"place": row[:2], "speed": row[2]} for row in flat(log())["observations"].tolist()]
-    }
-    rest = {name: column for name, column in columns.items() if not name.startswith("obs_")}
-    pa.parquet.write_table(pa.table(nested | rest), tmp_path / "nested.parquet")
-    rows = [
-        dict(zip(columns, map(float, row), strict=True))
-        for row in zip(*columns.values(), strict=True)
-    ]
+    seen = [{"place": row[:2], "speed": row[2]} for row in flat(log())["observations"].tolist()]
+    pa.parquet.write_table(table.append_column("obs", pa.array(seen)), tmp_path / "nested.parquet")
+    rows = pa.table({name: column.astype(float) for name, column in columns.items()}).to_pylist()
     write_lines(tmp_path / "log.jsonl", *rows)
     (tmp_path / "log.json").write_text(json.dumps(rows))
     for name in ("log.feather", "log.arrow", "log.jsonl", "log.json"):
