@@ -160,11 +160,11 @@ def _open_episodes(data: Path, form: str) -> Iterator[Episodes]:
     if form == "hdf5":
         with open_hdf5(data / MAIN) as file:
             names = (re.fullmatch(r"episode_(\d+)", name) for name in file)
-            claims: list[int] = []
+            claimed = [0]
             yield Episodes(
                 {int(match[1]) for match in names if match},
                 lambda number: _stored_parts(owned(file, f"episode_{number}/observations")),
-                lambda number, parts: _read_group(file, number, parts, claims),
+                lambda number, parts: _read_group(file, number, parts, claimed),
             )
         return
     folders = {int(path.name): path for path in data.iterdir() if path.name.isdecimal()}
@@ -227,9 +227,9 @@ def _choose_parts(parts: dict[str, Space], keys: Sequence[str] | None) -> list[s
 
 
 def _read_group(
-    file: h5py.File, number: int, parts: Sequence[str], claims: list[int]
+    file: h5py.File, number: int, parts: Sequence[str], claimed: list[int]
 ) -> tuple[Arrays, Arrays]:
-    """An episode in HDF5; `claims` are the bytes that the episodes so far declared."""
+    """An episode in HDF5; `claimed` counts the bytes that all episodes declared."""
     group = owned(file, f"episode_{number}")
     arrays = {key: owned_array(group, key) for key in (*parts, *COLUMNS)}
     for key, array in arrays.items():
@@ -241,8 +241,8 @@ def _read_group(
         for key, place in places.items()
         if isinstance(owned(group, place), h5py.Dataset)
     }
-    claims.append(sum(array.nbytes for array in (*arrays.values(), *states.values())))
-    check_claim(file, sum(claims))
+    claimed[0] += sum(array.nbytes for array in (*arrays.values(), *states.values()))
+    check_claim(file, claimed[0])
     infos = {key: read_values(array) for key, array in states.items()}
     return {key: read_values(array) for key, array in arrays.items()}, infos
 
