@@ -83,27 +83,6 @@ def test_path_ends_and_velocity():
     close(slope, conditional_velocity(action, noise), atol=1e-4)
 
 
-def test_exact_map_composes_and_moves_with_the_velocity():
-    x = jax.random.normal(jax.random.key(0), (100, 2))
-    r, m, t = COMPOSITION_TIMES["nested"](jax.random.key(1), 100, 1e-3)
-    close(exact_map(exact_map(x, m, t), r, m), exact_map(x, r, t), atol=1e-6)
-    h = 1e-3
-    slope = (exact_map(x, t, t) - exact_map(x, t - h, t)) / h
-    close(slope, exact_velocity(x, t), atol=2e-2)
-
-
-def test_exact_velocity_minimizes_the_boundary_loss():
-    # E[ε − a | a_t] regressed from samples at a fixed t is the closed form.
-    action, noise, *_ = draws(200_000)
-    t = jnp.full(len(action), 0.6)
-    x, y = noisy_action(action, noise, t)[:, 0], conditional_velocity(action, noise)[:, 0]
-    slope, intercept = np.polyfit(np.asarray(x), np.asarray(y), 1)
-    points = jnp.array([[-1.0, -1.0], [0.5, 0.5], [2.0, 2.0]])
-    close(
-        slope * points[:, 0] + intercept, exact_velocity(points, jnp.full(3, 0.6))[:, 0], atol=2e-2
-    )
-
-
 def nested(n=64, gap=1e-3):
     """Noisy actions at the largest of three nested times, with what they were drawn from."""
     action, noise, none, time_key, _ = draws(n)
@@ -137,11 +116,9 @@ def test_identity_at_equal_times_is_exact(architecture):
 
 
 def test_displacement_without_preconditioning_is_the_output():
-    net, x, none = network(), jnp.ones((4, 2)), jnp.zeros((4, 0))
-    r, t = jnp.full(4, 0.2), jnp.full(4, 0.7)
-    close(
-        x - flow_map(net, x, r, t, none), 0.5 * (x - flow_map(net, x, r, t, none, False)), rtol=1e-6
-    )
+    x = jnp.ones((4, 2))
+    given = network(), x, jnp.full(4, 0.2), jnp.full(4, 0.7), jnp.zeros((4, 0))
+    close(x - flow_map(*given), 0.5 * (x - flow_map(*given, False)), rtol=1e-6)
 
 
 def test_nested_calls_carry_no_gradient():
@@ -189,35 +166,11 @@ def test_the_composition_error_in_other_units_is_the_closed_form(power):
     assert composition_of(ERRORS, SPANS) == jnp.square(ERRORS).mean()  # the default
 
 
-@pytest.mark.parametrize("preconditioned", [True, False])
-def test_at_power_2_the_composition_error_is_that_of_the_velocity(preconditioned):
-    net, (a_t, action, noise, times, none) = network(), nested(gap=0.1)
-    r, m, t = times
-    span = jnp.maximum(t - r, 0.01)[:, None]
-    composed = flow_map(net, a_t, m, t, none, preconditioned)
-    composed = flow_map(net, composed, r, m, none, preconditioned)
-    error = flow_map(net, a_t, r, t, none, preconditioned) - composed
-    found = composition(
-        net, action, noise, times, none, preconditioned=preconditioned, composition_power=2.0
-    )
-    close(found, jnp.square(error / span).mean(), rtol=1e-3)
-
-
-def test_the_weight_of_the_composition_loss_counts_beside_lambda():
-    net, action, key = network(), draws(64)[0], jax.random.key(4)
-    config = Config(boundary_ratio=0.3, composition_weight=4.0)
-    value, parts, _ = bootstrap_loss(net, action, jnp.zeros((64, 0)), key, config)
-    expected = 0.3 * parts["boundary_loss"] + 0.7 * 4.0 * parts["composition_loss"]
-    close(value, expected, rtol=1e-6)
-
-
 def test_a_bound_on_composed_states_leaves_alone_what_is_within_it():
     a_t, _, _, times, none = nested()
+    configs = [Config(composition_bound=bound) for bound in (0.0, 6.0)]
     for net, cut in ((ExactNet(), False), (lambda x, r, t, s: 1e3 * x, True)):
-        free, bounded = (
-            composed_displacement(net, net, a_t, times, none, Config(composition_bound=bound))
-            for bound in (0.0, 6.0)
-        )
+        free, bounded = (composed_displacement(net, net, a_t, times, none, c) for c in configs)
         assert (free != bounded).any() == cut
         assert jnp.abs(a_t - bounded).max() <= 6.0 + 1e-3
 
@@ -238,9 +191,8 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
         state, _, parts = descend(state, loss, 1e-3)
         return state, parts["composition_loss"]
 
-    _, losses = jax.lax.scan(
-        step, learner(network(width=64)), jax.random.split(jax.random.key(0), 500)
-    )
+    keys = jax.random.split(jax.random.key(0), 500)
+    _, losses = jax.lax.scan(step, learner(network(width=64)), keys)
     assert (losses.max() > 1e6) == grows
     assert grows or losses.max() < 36.0
 
@@ -248,11 +200,9 @@ def test_a_target_that_the_network_makes_for_itself_grows_unless_it_is_bounded(b
 def test_boundary_loss_without_preconditioning_scales_its_target():
     zero = lambda x, r, t, s: jnp.zeros_like(x)
     action, noise, none, *_ = draws(64)
-    r, t = jnp.full(64, 0.4), jnp.full(64, 0.5)
-    plain, scaled = (
-        boundary_loss(action, noise, r, t, none, Config(preconditioned=kind)).alone(zero)
-        for kind in (True, False)
-    )
+    given = action, noise, jnp.full(64, 0.4), jnp.full(64, 0.5), none
+    kinds = (Config(preconditioned=kind) for kind in (True, False))
+    plain, scaled = (boundary_loss(*given, config).alone(zero) for config in kinds)
     close(scaled, 0.01 * plain, rtol=1e-4)
 
 
@@ -270,43 +220,33 @@ def test_three_mixings_agree_in_expectation(ratio):
 
     @partial(jax.jit, static_argnums=0)
     def moments(mixing):
-        gradients = jax.vmap(
-            lambda k: eqx.filter_grad(lambda n: mixed_loss(n, k, ratio, mixing))(net)
-        )(keys)
-        flat = jnp.concatenate(
-            [g.reshape(len(keys), -1) for g in jax.tree.leaves(gradients)], axis=1
-        )
-        return flat.mean(0), flat.std(0) / len(keys) ** 0.5
+        gradient = eqx.filter_grad(lambda n, k: mixed_loss(n, k, ratio, mixing))
+        gradients = jax.tree.leaves(jax.vmap(gradient, (None, 0))(net, keys))
+        flat = jnp.concatenate([leaf.reshape(3000, -1) for leaf in gradients], axis=1)
+        return flat.mean(0), flat.std(0) / 3000**0.5
 
-    found = {
-        mixing: [np.asarray(x) for x in moments(mixing)] for mixing in ("split", "update", "both")
-    }
-    mean, error = found["both"]
+    mean, error = map(np.asarray, moments("both"))
     assert np.abs(mean).max() > 20 * error.max()  # there is something to agree on
     for mixing in ("split", "update"):
-        z = np.abs(found[mixing][0] - mean) / (np.hypot(found[mixing][1], error) + 1e-9)
+        other, its_error = map(np.asarray, moments(mixing))
+        z = np.abs(other - mean) / (np.hypot(its_error, error) + 1e-9)
         assert np.quantile(z, 0.9) < 2.5  # nine tenths of standard normals lie below 1.64
         assert z.max() < 6.0
 
 
 def test_split_has_less_variance_than_update():
     net, keys = network(width=8), jax.random.split(jax.random.key(3), 1000)
-    deviation = {
-        mixing: jax.vmap(lambda k, mixing=mixing: mixed_loss(net, k, 0.5, mixing))(keys).std()
-        for mixing in ("split", "update")
-    }
-    assert deviation["split"] < 0.5 * deviation["update"]
+    losses = jax.vmap(mixed_loss, (None, 0, None, None))
+    split, update = (losses(net, keys, 0.5, mixing) for mixing in ("split", "update"))
+    assert split.std() < 0.5 * update.std()
 
 
 @pytest.mark.parametrize("rule", sorted(COMPOSITION_TIMES))
 def test_times_are_ordered_and_distributed_as_said(rule):
     r, m, t = COMPOSITION_TIMES[rule](jax.random.key(0), 200_000, 1e-3)
     assert ((r >= 0) & (r <= m) & (m <= t) & (t <= 1)).all()
-    expected = {
-        "nested": (0.25, 0.375, 0.5),
-        "ordered": (0.25, 0.5, 0.75),
-        "sorted_below": (1 / 6, 1 / 3, 0.5),
-    }
+    expected = {"nested": (0.25, 0.375, 0.5), "ordered": (0.25, 0.5, 0.75),
+                "sorted_below": (1 / 6, 1 / 3, 0.5)}  # fmt: skip
     close([r.mean(), m.mean(), t.mean()], expected[rule], atol=5e-3)
 
 
@@ -361,14 +301,14 @@ def test_a_trained_map_matches_the_closed_form():
 
     state, _ = train(learner(network(width=64)), jax.random.key(1))
     x = jax.random.normal(jax.random.key(2), (2000, 2))
+    none = jnp.zeros((2000, 0))
     # The nested rule hardly ever draws the full span (0, 1), so there the error is largest.
     for r, t, bound in ((0.0, 1.0, 0.08), (0.3, 0.9, 0.05), (0.0, 0.5, 0.05)):
         start = (1 - t) * MU + spread(jnp.asarray(t)) * x
         rs, ts = jnp.full(2000, r), jnp.full(2000, t)
-        found = flow_map(state.params, start, rs, ts, jnp.zeros((2000, 0)))
-        error = jnp.abs(found - exact_map(start, rs, ts)).mean()
-        assert error < bound, (r, t, error)
-    sample = x - state.params(x, jnp.zeros(2000), jnp.ones(2000), jnp.zeros((2000, 0)))
+        error = flow_map(state.params, start, rs, ts, none) - exact_map(start, rs, ts)
+        assert jnp.abs(error).mean() < bound, (r, t)
+    sample = one_step(state.params, x, none)
     close(sample.mean(0), MU, atol=0.08)
     close(sample.std(0), S, atol=0.08)
 
@@ -378,10 +318,8 @@ def test_queries_are_answered_alike_together_and_apart():
     x, s = jax.random.normal(keys[0], (6, 2)), jax.random.normal(keys[1], (6, 3))
     times = jnp.linspace(0.1, 0.4, 6), jnp.linspace(0.5, 0.9, 6)
     for name, make in NETWORKS["velocity"].items():
-        net = make(keys[2], 3, 2, 16, 2, 10)
-        net = jax.tree.map(
-            lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape), net
-        )  # away from zeros
+        away = lambda p: p + 0.1 * jax.random.normal(keys[3], p.shape)  # from zeros
+        net = jax.tree.map(away, make(keys[2], 3, 2, 16, 2, 10))
 
         def answers(net, x=x, s=s):
             queries = full_span(x, s), Query(x, *times, s), full_span(-x, s)
@@ -391,11 +329,10 @@ def test_queries_are_answered_alike_together_and_apart():
             zero, one = jnp.zeros(6), jnp.ones(6)
             return [net(x, zero, one, s), net(x, *times, s), net(-x, zero, one, s)]
 
-        for found, expected in zip(answers(net), one_by_one(net), strict=True):
-            close(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
-        gradients = [
-            jax.grad(lambda n, f=f: sum(jnp.square(a).sum() for a in f(n)))(net)
-            for f in (answers, one_by_one)
-        ]
-        for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+        squares = lambda n, f: (sum(jnp.square(a).sum() for a in f(n)), f(n))
+        both = jax.jit(jax.grad(squares, has_aux=True), static_argnums=1)
+        (slopes, found), (expected_slopes, expected) = both(net, answers), both(net, one_by_one)
+        for a, b in zip(found, expected, strict=True):
+            close(a, b, rtol=1e-4, atol=1e-5, err_msg=name)
+        for a, b in zip(*map(jax.tree.leaves, (slopes, expected_slopes)), strict=True):
             close(a, b, rtol=1e-3, atol=1e-4, err_msg=name)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,8 +53,7 @@ def test_layer_norm_and_its_gradient_are_the_same_by_sums_and_by_products():
 
 def test_initializers_have_the_stated_spread():
     weight, bias = torch_uniform(KEY, 100, 4000)
-    assert float(jnp.abs(weight).max()) <= 0.1
-    assert float(jnp.abs(bias).max()) <= 0.1
+    assert max(float(jnp.abs(part).max()) for part in (weight, bias)) <= 0.1
     close(weight.std(), 0.1 / 3**0.5, rtol=1e-2)
     weight, bias = variance_scaling(1.0)(KEY, 100, 300)
     close(weight.var(), 1 / 200, rtol=2e-2)
@@ -75,12 +73,6 @@ def test_mlp_puts_its_norm_where_it_says(norm):
     close(net(x), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_critic_of_clean_diffuser_begins_with_tanh():
-    kinds = {kind: make(KEY, 4, 8, 3) for kind, make in NETWORKS["critic"].items()}
-    assert kinds["clean_diffuser"].activations == ("tanh", "mish", "mish")
-    assert (kinds["plain"].norm, kinds["fql"].norm) == ("none", "after")
-
-
 @pytest.mark.parametrize("kind", sorted(NETWORKS["critic"]))
 def test_stacked_critics_are_the_critics_one_by_one(kind):
     critics = Critics(KEY, 3, 2, kind, 8, 2)
@@ -88,6 +80,7 @@ def test_stacked_critics_are_the_critics_one_by_one(kind):
     values = critics(s, a)
     assert values.shape == (2, 6)
     assert not np.allclose(values[0], values[1])
+    assert (critics.stacked.activations == ("tanh", "mish")) == (kind == "clean_diffuser")
     for k in range(2):
         single = jax.tree.map(lambda leaf, k=k: leaf[k], critics.stacked)
         close(values[k], single(jnp.concatenate([s, a], -1))[:, 0], rtol=1e-5, atol=1e-6)
@@ -99,7 +92,6 @@ def test_one_time_for_all_rows_is_the_same_as_repeating_it(architecture):
     for_all = net(X, jnp.asarray(0.2), jnp.asarray(0.9), S)
     one_each = net(X, jnp.full(5, 0.2), jnp.full(5, 0.9), S)
     close(for_all, one_each, rtol=1e-5, atol=1e-6)
-    assert net.action_dim == 2
 
 
 def test_layers_of_the_residual_network_start_at_zero_or_with_a_variance_of_a_hundredth():
@@ -118,7 +110,7 @@ def test_residual_network_starts_at_zero_and_learns_from_every_part():
     x, s, t = jnp.ones((5, 2)), jnp.ones((5, 3)), jnp.full(5, 0.5)
     assert (net(x, t, t, s) == 0).all()
     moved = jax.tree.map(lambda p: p + 0.05 * jax.random.normal(KEY, p.shape), net)
-    gradient = jax.grad(lambda n: jnp.square(n(x, 0.1 * t, t, s)).sum())(moved)
+    gradient = jax.jit(jax.grad(lambda n: jnp.square(n(x, 0.1 * t, t, s)).sum()))(moved)
     assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradient))
 
 
@@ -141,31 +133,26 @@ def test_embedded_network_has_the_stated_inputs():
 
 
 def test_networks_take_r_and_t_in_their_places():
-    x, s, r, t = X, S, jnp.full(5, 0.2), jnp.full(5, 0.9)
+    r, t = jnp.full(5, 0.2), jnp.full(5, 0.9)
     a = EmbeddedVelocity(KEY, 3, 2, 16, 2, 100)
     of_t, of_r = (jax.tree.map(lambda leaf, k=k: leaf[k], a.embed) for k in range(2))
-    by_hand = a.trunk(jnp.concatenate([x, of_t(t), of_r(r), s], -1))
-    close(a(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
+    by_hand = a.trunk(jnp.concatenate([X, of_t(t), of_r(r), S], -1))
+    close(a(X, r, t, S), by_hand, rtol=1e-5, atol=1e-6)
     raw = NETWORKS["velocity"]["raw_time"](KEY, 3, 2, 16, 2, 1)
-    by_hand = raw.trunk(jnp.concatenate([s, x, t[:, None], r[:, None]], -1))
-    close(raw(x, r, t, s), by_hand, rtol=1e-5, atol=1e-6)
-    for net in (a, raw):
-        assert not np.allclose(net(x, r, t, s), net(x, t, r, s))
-        assert not np.allclose(net(x, r, t, s), net(x, 0.5 * r, t, s))
+    by_hand = raw.trunk(jnp.concatenate([S, X, t[:, None], r[:, None]], -1))
+    close(raw(X, r, t, S), by_hand, rtol=1e-5, atol=1e-6)
 
 
 def test_residual_block_is_a_tenth_of_the_way():
     net = ResidualVelocity(KEY, 3, 2, 16, 1, 100)
     block = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(KEY, p.shape), net.blocks[0])
     x, code = jax.random.normal(KEY, (5, 16)), jax.random.normal(KEY, (5, 16))
-    shift, scale, gate, shift_m, scale_m, gate_m = jnp.split(
-        block.modulation(jax.nn.silu(code)), 6, -1
-    )
+    parts = jnp.split(block.modulation(jax.nn.silu(code)), 6, -1)
+    shift, scale, gate, shift_m, scale_m, gate_m = parts
     norm = lambda v, gain: v / jnp.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * 4.0 * gain
     y = x + gate * block.project(block.value(norm(x, block.gain_attention) * (1 + scale) + shift))
-    hidden = jax.nn.gelu(
-        block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m), approximate=True
-    )
+    wide = block.expand(norm(y, block.gain_mlp) * (1 + scale_m) + shift_m)
+    hidden = jax.nn.gelu(wide, approximate=True)
     expected = x + 0.1 * (y + gate_m * block.contract(hidden) - x)
     close(block(x, code), expected, rtol=2e-4, atol=1e-4)
 
@@ -214,8 +201,6 @@ def test_denoisers_take_a_time_a_row_or_one_for_all(kind):
     net = NETWORKS["denoiser"][kind](KEY, 4, 2, 16, 3)
     a, s = jax.random.normal(KEY, (6, 2)), jax.random.normal(KEY, (6, 4))
     close(net(a, jnp.full(6, 3.0), s), net(a, jnp.float32(3.0), s), rtol=1e-5)
-    assert net.action_dim == 2
-    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(net))
     dim = {"clean_diffuser": 64, "official": 16, "edp": 16}[kind]
     layers = (net.embed.first, net.embed.second, net.trunk.hidden[0])
     sizes = [(dim, 2 * dim), (2 * dim, dim), (2 + dim + 4, 16)]
@@ -252,7 +237,6 @@ def by_hand(n, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_network_is_its_references_formula(kind):
     n = noise_net(kind)
-    assert n.action_dim == 2
     close(n(X, T, S), by_hand(n, kind), rtol=1e-3, atol=1e-4)
     close(n(X, jnp.float32(3.0), S)[3], n(X, T, S)[3], rtol=1e-4, atol=1e-5)
 
@@ -281,8 +265,7 @@ def test_idql_learns_its_frequencies_and_srpo_does_not():
 
 def test_kinds_begin_as_their_frameworks_do():
     flax, torch = noise_net("idql"), noise_net("srpo")
-    assert flax.blocks[0].norm.epsilon == 1e-6
-    assert torch.blocks[0].norm.epsilon == 1e-5
-    biases = eqx.filter(flax, lambda leaf: leaf.ndim == 1)
-    assert float(jnp.abs(biases.leave.bias).max()) == 0.0 < float(jnp.abs(torch.leave.bias).max())
+    assert (flax.blocks[0].norm.epsilon, torch.blocks[0].norm.epsilon) == (1e-6, 1e-5)
+    assert (flax.leave.bias == 0).all()
+    assert (torch.leave.bias != 0).any()
     assert float(jnp.abs(torch.enter.weight).max()) <= torch.enter.weight.shape[0] ** -0.5

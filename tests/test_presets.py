@@ -1,6 +1,7 @@
-"""The presets against the paper's tables, typed in here a second time; and every preset can be used."""
+"""The presets against the paper's tables, which were typed apart from them; and every preset can be used."""
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -12,45 +13,11 @@ from bfq.run import write_config
 from bfq.scoring import with_environment
 from bfq.settings import compose, load_run
 from bfq.tasks.catalog import PAPER, TASKS
+from bfq_paper.published import PAPER as PUBLISHED
 
 AGENTS = agent_names()
 
-# The paper's table of hyperparameters for D4RL.
-D4RL = {
-    # TD3-BC, IQL, EDP, IDQL, DQL, SRPO, CAC, SORL, FQL, BFQ
-    "halfcheetah-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.01, 1, 100, 0.1, 0.05),
-    "hopper-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.01, 1, 150, 1, 0.01),
-    "walker2d-medium-expert": (2.5, 3, (1, 15), 50, 1, 0.1, 1, 100, 1, 0.05),
-    "halfcheetah-medium": (2.5, 3, (1, 15), 50, 1, 0.2, 0.1, 100, 0.03, 1),
-    "hopper-medium": (2.5, 3, (1, 15), 50, 1, 0.05, 1, 100, 0.3, 0.05),
-    "walker2d-medium": (2.5, 3, (1, 15), 50, 1, 0.05, 0.1, 10, 1, 0.05),
-    "halfcheetah-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.2, 1, 100, 0.03, 1),
-    "hopper-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.2, 0.1, 50, 1, 0.05),
-    "walker2d-medium-replay": (2.5, 3, (1, 15), 50, 1, 0.5, 0.1, 50, 1, 0.1),
-    "antmaze-medium-play": (5, 10, (2, 15), 50, 2, 0.08, 0.01, 200, 10, 0.005),
-    "antmaze-large-play": (5.5, 10, (4.5, 15), 50, 4.5, 0.06, 4.5, 400, 3, 0.3),
-    "antmaze-medium-diverse": (2.5, 10, (3, 15), 50, 3, 0.05, 0.01, 300, 10, 0.001),
-    "antmaze-large-diverse": (3.5, 10, (3.5, 15), 50, 3.5, 0.05, 3.5, 200, 3, 0.1),
-}
-D4RL_COLUMNS = ("td3_bc", "iql", "edp", "idql", "dql", "srpo", "cac", "sorl", "fql", "bfq")
-
-# Its table for OGBench and Adroit, which is FQL's where FQL has an entry.
-OTHERS = {
-    # IQL, ReBRAC, IDQL, SRPO, CAC, FAWAC, FBRAC, IFQL, FQL, SORL, BFQ
-    "antmaze-large-navigate": (10, (0.003, 0.01), 32, 0.3, 1, 3, 3, 32, 10, 500, 1),
-    "antmaze-giant-navigate": (10, (0.003, 0.01), 32, 0.3, 1, 3, 10, 32, 10, 500, 1),
-    "humanoidmaze-medium-navigate": (10, (0.01, 0.01), 32, 0.3, 0.03, 3, 30, 32, 30, 100, 0.001),
-    "humanoidmaze-large-navigate": (10, (0.01, 0.01), 32, 0.3, 1, 3, 30, 32, 30, 500, 0.001),
-    "cube-single-play": (1, (1, 0), 32, 0.03, 0.003, 1, 100, 32, 300, 10, 0.01),
-    "scene-play": (10, (0.1, 0.01), 32, 0.1, 0.3, 0.3, 100, 32, 300, 100, 0.01),
-    "pen-human": (3, None, 32, 0.03, 0.003, 0.03, 30000, 32, 10000, 10, 0.001),
-    "pen-cloned": (3, None, 32, 0.1, 0.003, 0.3, 10000, 32, 10000, 10, 0.001),
-}
-OTHER_COLUMNS = (
-    *["iql", "rebrac", "idql", "srpo", "cac", "fawac", "fbrac", "ifql", "fql", "sorl", "bfq"],
-)
-
-# What a column's numbers are called here.
+# What the paper's numbers for an agent are called here.
 FIELDS = {
     "td3_bc": ("eta",), "iql": ("beta",), "edp": ("eta", "denoising_steps"), "idql": ("candidates",),
     "dql": ("eta",), "srpo": ("beta",), "cac": ("eta",), "sorl": ("eta",), "fql": ("alpha",),
@@ -122,27 +89,18 @@ def chosen(agent, task):
     return {**run.evaluation, **run.data, **run.config}
 
 
-def check_cell(agent, task, cell):
-    numbers = cell if isinstance(cell, tuple) else (cell,)
-    used, known = chosen(agent, task), preset(agent, task, TASKS[task].family)
-    for field, number in zip(FIELDS[agent], numbers, strict=True):
-        assert used[field] == number, (
-            f"{agent} on {task}: {field} is {used[field]}, the table has {number}"
-        )
-        sources = [known[section][field].source for section in SECTIONS if field in known[section]]
-        config_default = getattr(get_agent(agent).config(), field, None)
-        assert sources or config_default == number, f"{agent} on {task}: {field} has no source"
-
-
-@pytest.mark.parametrize("agent", sorted({*D4RL_COLUMNS, *OTHER_COLUMNS}))
+@pytest.mark.parametrize("agent", FIELDS)
 def test_the_papers_tables(agent):
-    for table, columns in ((D4RL, D4RL_COLUMNS), (OTHERS, OTHER_COLUMNS)):
-        for short, row in table.items() if agent in columns else ():
-            pen = short.startswith("pen")
-            ending = "-v2" if table is D4RL else "-v1" if pen else "-singletask-v0"
-            cell = row[columns.index(agent)]
-            if cell is not None:
-                check_cell(agent, short + ending, cell)
+    for table in (PUBLISHED["d4rl_settings"], PUBLISHED["ogbench_settings"]):
+        columns = [column for column in table.columns if column.split()[0] == agent]
+        pairs = list(zip(FIELDS[agent], columns, strict=True)) if columns else []
+        for (field, column), task in itertools.product(pairs, table.rows):
+            if number := table.get(task, column):
+                found, known = chosen(agent, task)[field], preset(agent, task, TASKS[task].family)
+                assert found == number.value, (task, field)
+                sourced = any(field in known[section] for section in SECTIONS)
+                default = getattr(get_agent(agent).config(), field, None)
+                assert sourced or default == number.value, f"{field} on {task} has no source"
 
 
 @pytest.mark.parametrize("agent", WEIGHT_COLUMNS)
@@ -204,28 +162,29 @@ def test_rewards(agent):
 # Everything that an entry may name, and every situation in which entries are looked up.
 FAMILIES = {task.family for task in TASKS.values() if task.simulator} | {"own", "*"}
 NAMES = FAMILIES | {task.like for task in TASKS.values()}
-SITUATIONS = {(task.like, task.family) for task in TASKS.values() if task.simulator} | {
-    ("own", "own")
-}
+SITUATIONS = {(task.like, task.family) for task in TASKS.values() if task.simulator}
+SITUATIONS |= {("own", "own")}
 ALLOWED = {
     "data": {"observations", "reward"},
     "evaluation": set(Protocol().describe()) - {"seed", "checkpoint"},
 }
 
 
+def names_of(entry):
+    """Each section and name of a value in an entry."""
+    return [(section, name) for section in SECTIONS for name in entry.values(section)]
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_entries_name_what_exists_and_say_where_it_comes_from(agent):
-    allowed = {
-        **ALLOWED,
-        "config": {field.name for field in dataclasses.fields(get_agent(agent).config())},
-    }
+    fields = {field.name for field in dataclasses.fields(get_agent(agent).config())}
+    allowed = {**ALLOWED, "config": fields}
     assert entries(agent), "no presets"
     for entry in entries(agent):
-        assert any(entry.values(section) for section in SECTIONS), entry
+        assert names_of(entry), entry
         assert set(entry.tasks) <= NAMES, set(entry.tasks) - NAMES
         assert len(set(entry.tasks)) == len(entry.tasks), entry
-        for section in SECTIONS:
-            assert set(entry.values(section)) <= allowed[section], entry
+        assert all(name in allowed[section] for section, name in names_of(entry)), entry
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -236,16 +195,11 @@ def test_every_value_of_every_entry_counts_somewhere(agent):
         last = {}
         for number, entry in enumerate(entries(agent)):
             if entry.applies(task, family):
-                last |= {
-                    (section, name): number
-                    for section in SECTIONS
-                    for name in entry.values(section)
-                }
+                last |= dict.fromkeys(names_of(entry), number)
         counted |= {(number, *key) for key, number in last.items()}
     for number, entry in enumerate(entries(agent)):
-        for section in SECTIONS:
-            for name in entry.values(section):
-                assert (number, section, name) in counted, f"{name} of {entry.tasks} never counts"
+        for section, name in names_of(entry):
+            assert (number, section, name) in counted, f"{name} of {entry.tasks} never counts"
 
 
 @pytest.mark.parametrize("agent", AGENTS)

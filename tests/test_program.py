@@ -26,12 +26,9 @@ def transitions(n=50):
     def draw(*shape):
         return rng.standard_normal(shape).astype(np.float32)
 
-    arrays = {
-        "observations": draw(n, 3),
-        "actions": np.tanh(draw(n, 2)),
-        "next_observations": draw(n, 3),
-    }
-    return {**arrays, "rewards": draw(n), "masks": np.ones(n, np.float32)}
+    s, a, following = draw(n, 3), np.tanh(draw(n, 2)), draw(n, 3)
+    return {"observations": s, "actions": a, "next_observations": following, "rewards": draw(n),
+            "masks": np.ones(n, np.float32)}  # fmt: skip
 
 
 def population(name, **varied):
@@ -52,10 +49,8 @@ def test_a_program_equals_its_updates_one_after_the_other(name):
     for step in range(6):
         moved = []
         for k in range(2):
-            mine, config = (
-                jax.tree.map(lambda leaf, k=k: leaf[k], tree)
-                for tree in (expected, members.configs)
-            )
+            both = (expected, members.configs)
+            mine, config = jax.tree.map(lambda leaf, k=k: leaf[k], both)
             batch_key, update_key = jax.random.split(jax.random.fold_in(members.keys[k], step + 1))
             batch = rows.batch(jax.random.randint(batch_key, (16,), 0, 50))
             moved.append(update(mine._replace(step=jnp.int32(step)), batch, update_key, config))
@@ -63,11 +58,8 @@ def test_a_program_equals_its_updates_one_after_the_other(name):
         metrics.append(seen)
     states, found = Program(members, 6)(start, rows, jnp.int32(0))
     assert set(found) == set(metrics[0])
-    for name_, values in found.items():
-        np.testing.assert_allclose(
-            values, np.stack([m[name_] for m in metrics]), rtol=2e-3, atol=2e-4
-        )
-    for a, b in zip(jax.tree.leaves(states), jax.tree.leaves(expected), strict=True):
+    wanted = {each: np.stack([seen[each] for seen in metrics]) for each in found}
+    for a, b in zip(*map(jax.tree.leaves, ((states, found), (expected, wanted))), strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float64), b, rtol=2e-3, atol=2e-4)
 
 
@@ -116,10 +108,8 @@ def test_hoisted_values_need_no_network():
         batch = rows.batch(jax.random.randint(key, (16,), 0, 50))
         return members.agent.update(state._replace(step=step), batch, key, config)
 
-    state = one(initial_states(members, SPEC))
-    split = split_by_dependency(
-        update, jnp.int32(0), (members.keys[0], one(members.configs)), state
-    )
+    state, member = one(initial_states(members, SPEC)), (members.keys[0], one(members.configs))
+    split = split_by_dependency(update, jnp.int32(0), member, state)
     late = [equation.primitive.name for equation in split.equations[Kind.STATE]]
     assert not any("random" in name or "gather" in name or "threefry" in name for name in late)
     assert late.count("dot_general") > 20
@@ -136,11 +126,8 @@ def test_the_block_divides_the_chunk_and_fits_the_memory(length, each, ahead):
 @pytest.mark.parametrize("name", agent_names())
 def test_every_agent_compiles_for_a_gpu(name):
     """Lowered, not run: a kernel that cannot be lowered or has no derivative fails here."""
-    members = population(name)
-    rows = pack(
-        transitions()
-        | {"next_actions": transitions()["actions"], "next_known": np.ones(50, np.float32)}
-    )
+    members, arrays = population(name), transitions()
+    rows = pack({**arrays, "next_actions": arrays["actions"], "next_known": arrays["masks"]})
     run = partial(run_updates, members.agent, True, 2)
     states = jax.eval_shape(lambda: initial_states(members, SPEC))
     with using(kernels=True):
