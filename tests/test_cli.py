@@ -1,7 +1,9 @@
 """The command line and the Python functions, as a user meets them."""
 
+import contextlib
 import errno
 import inspect
+import io
 import json
 import os
 import shutil
@@ -52,9 +54,11 @@ def content(file):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run of two seeds and two values of eta, with a baseline."""
-    folder = tmp_path_factory.mktemp("cli") / "run"
+    folder, printed = tmp_path_factory.mktemp("cli") / "run", io.StringIO()
     words = ["train", *PENDULUM, "--baseline", "bc", *SHORT.split(), *TINY, "--set", "eta=0.5,1"]
-    assert main([*words, "--out", str(folder)]) == 0
+    with contextlib.redirect_stderr(printed):
+        assert main([*words, "--out", str(folder)]) == 0
+    assert "--set applies to bfq only" in printed.getvalue()
     return folder
 
 
@@ -129,9 +133,7 @@ def test_your_own_file_trains_with_and_without_a_simulator(log, tmp_path, capsys
     assert short > long  # Pendulum's rewards are negative
 
 
-@pytest.mark.parametrize(
-    "verb", ["tasks", "agents", "doctor", "agents bfq", "agents bc --task pendulum-mixed"]
-)
+@pytest.mark.parametrize("verb", ["agents", "doctor", "agents bfq"])
 def test_commands_print_text_and_json(verb, capsys):
     assert main(verb.split()) == 0
     assert len(capsys.readouterr().out) > 100
@@ -224,9 +226,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", sorted(BAD))
-def test_bad_input_is_refused_in_one_line_and_nothing_is_written(
-    words, tmp_path, monkeypatch, capsys
-):
+def test_bad_input_is_refused_and_nothing_is_written(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bfq.experiment.execute", lambda *_: pytest.fail("training began"))
     assert BAD[words] in refusal(capsys, *words.split())
@@ -242,7 +242,7 @@ def test_an_interrupt_is_not_lost_in_the_garbage_collector():
     try:
         _xla_gc_callback()
         with pytest.raises(KeyboardInterrupt):
-            time.sleep(10)
+            [time.sleep(0.05) for _ in range(200)]  # it comes between two of them
     finally:
         signal.signal(signal.SIGINT, previous)
 
@@ -295,12 +295,6 @@ def test_runs_are_numbered_and_the_newest_unfinished_one_is_resumed(tmp_path, mo
     assert (tmp_path / "runs" / names[0] / "result.json").exists()
 
 
-def test_options_of_the_agent_do_not_apply_to_baselines(tmp_path, capsys):
-    words = ["train", *PENDULUM, "--baseline", "bc", *SHORT.split(), *TINY]
-    assert main([*words, "--out", str(tmp_path / "run")]) == 0
-    assert "--set applies to bfq only" in capsys.readouterr().err
-
-
 DAMAGE = [  # changes of config.json, and the field that the message names
     ({"config": []}, "config"), ({"config": {}}, "config."), ({"keep_going": 1}, "keep_going"),
     ({"more": 1}, "more"), ({"chunk": 0}, "chunk"), ({"chunk": "a"}, "chunk"), ({"seeds": None}, "seeds"),
@@ -324,9 +318,7 @@ TRANSFORMS = [
 
 
 @pytest.mark.parametrize(("changes", "field"), DAMAGE)
-def test_a_damaged_configuration_is_refused_with_the_field(
-    finished, tmp_path, capsys, changes, field
-):
+def test_damaged_configurations_are_refused_by_field(finished, tmp_path, capsys, changes, field):
     file, out = tmp_path / "config.json", tmp_path / "run"
     file.write_text(json.dumps({**content(finished / "config.json"), **changes}))
     line = refusal(capsys, "train", "--config", str(file), "--out", str(out))
@@ -370,16 +362,6 @@ def test_damaged_run_folders_are_refused(finished, tmp_path, capsys):
         assert words in printed
         assert "Traceback" not in printed
         shutil.rmtree(folder)
-
-
-def test_a_link_in_place_of_the_lock_is_refused_and_not_followed(finished, tmp_path, capsys):
-    shutil.copytree(finished, tmp_path / "run")
-    (tmp_path / "precious").write_text("kept")
-    (tmp_path / "run" / ".lock").unlink()
-    (tmp_path / "run" / ".lock").symlink_to("../precious")
-    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 2
-    assert "not a plain file" in capsys.readouterr().err
-    assert (tmp_path / "precious").read_text() == "kept"
 
 
 @pytest.mark.parametrize("place", ["missing/e.json", "plain/e.json"])
@@ -445,37 +427,3 @@ def test_the_keywords_of_python_are_the_options_of_the_command_line():
         assert f"{name}: " in bfq.train.__doc__ or name == "task"
     types = Path(bfq.__file__).with_suffix(".pyi").read_text()
     assert all(f" as {name}\n" in types for name in set(bfq.__all__) - set(bfq.PACKAGES))
-
-
-AGENT = """
-from bfq.agents.fields import hyperparameters
-from bfq.agents import bc
-
-@hyperparameters
-class Config(bc.Config):
-    pass
-
-AGENT = bc.AGENT._replace(name="mine", title="My agent", config=Config)
-"""
-
-
-def test_a_file_of_an_agent_is_executed_only_where_it_is_named(tmp_path):
-    (tmp_path / "mine.py").write_text(AGENT)
-    words = [*PENDULUM, *SHORT.split(), "--set", "width=8", "--out", "run"]
-
-    def bfq_in_a_process(*words):
-        command = [sys.executable, "-m", "bfq.cli.main", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr
-
-    assert bfq_in_a_process("train", "--agent", "mine.py", *words)[0] == 0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["agent"] == "mine"
-    evaluate = ["evaluate", "run", "--episodes", "1"]
-    assert bfq_in_a_process(*evaluate, "--agent", "mine.py")[0] == 0
-    for words in (evaluate, ["train", "--resume", "--out", "run"]):
-        code, error = bfq_in_a_process(*words)
-        assert code == 2
-        assert "unknown agent 'mine'" in error.splitlines()[-1]
-    config = tmp_path / "run" / "config.json"
-    config.write_text(config.read_text().replace('"mine"', '"mine.py"'))
-    assert bfq_in_a_process("train", "--config", "run/config.json", "--out", "again")[0] == 2

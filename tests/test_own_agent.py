@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +49,20 @@ def test_it_trains(trained):
     assert (np.array(losses[-1]) < np.array(losses[0])).all()
 
 
-def test_it_is_found_in_another_process_only_if_the_user_names_the_file(trained):
-    command = [sys.executable, "-m", "bfq.cli.main", "train", "--resume", "--out", str(trained)]
-    refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "--agent path/to/file.py" in refused.stderr
-    assert "Traceback" not in refused.stderr
+def test_its_file_is_executed_only_if_the_user_names_it(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(registered, "my_agent")  # as in another process
+    config = json.loads((trained / "config.json").read_text())
+    Path("trap.py").write_text("raise SystemExit('executed')")
+    Path("config.json").write_text(json.dumps({**config, "agent": "trap.py"}))
+    for words, agent in (
+        (["evaluate", trained], "my_agent"), (["train", "--resume", "--out", trained], "my_agent"),
+        (["train", "--config", "config.json", "--out", "run"], "trap.py"),
+    ):  # fmt: skip
+        assert main([*map(str, words)]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert f"unknown agent '{agent}'" in error
+        assert "--agent path/to/file.py" in error
 
 
 def test_it_resumes_to_the_same_scores(trained, tmp_path, capsys):
