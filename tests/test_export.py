@@ -59,9 +59,8 @@ def made_up(like):
     random = np.random.default_rng(2)
 
     def fill(leaf):
-        whole = np.issubdtype(leaf.dtype, np.integer)
-        values = np.zeros(leaf.shape) if whole else random.normal(0, 0.15, leaf.shape)
-        return jnp.asarray(values, leaf.dtype)
+        spread = 0.0 if np.issubdtype(leaf.dtype, np.integer) else 0.15
+        return jnp.asarray(random.normal(0, spread, leaf.shape), leaf.dtype)
 
     return jax.tree.map(fill, like)
 
@@ -214,8 +213,8 @@ def test_noise_is_seeded_scaled_and_optional(tmp_path):
     one, same, other = (numpy_policy.load(path, seed) for seed in (1, 1, 2))
     first = one(observation)
     np.testing.assert_array_equal(first, same(observation))
-    assert (first != one(observation)).any()
-    assert (first != other(observation)).any()
+    for again in (one(observation), other(observation)):
+        assert (first != again).any()
     one.temperature = 0.0
     still = one(observation)
     np.testing.assert_array_equal(still, one(observation))
@@ -224,18 +223,14 @@ def test_noise_is_seeded_scaled_and_optional(tmp_path):
     near(compiled(plan, tmp_path)(observation.astype(np.float32), None), still)
 
 
-def test_out_receives_the_action_and_returned_arrays_are_not_reused(tmp_path):
-    policy = numpy_policy.load(written("td3_bc", tmp_path))
+def test_out_receives_the_action_and_other_shapes_are_refused(tmp_path):
+    policy = numpy_policy.load(written("bfq", tmp_path))
     out = np.empty(3, np.float32)
     assert policy(np.ones(5), out=out) is out
     kept = policy(np.ones(5))
     before = kept.copy()
     policy(np.zeros(5))
-    np.testing.assert_array_equal(kept, before)
-
-
-def test_observations_of_another_shape_are_refused(tmp_path):
-    policy = numpy_policy.load(written("bfq", tmp_path))
+    np.testing.assert_array_equal(kept, before)  # returned arrays are not reused
     for observation in (1.0, np.ones(4), np.ones((2, 4)), np.ones((1, 1, 5))):
         with pytest.raises(ValueError, match="an observation has 5 numbers"):
             policy(observation)
@@ -252,21 +247,17 @@ def test_what_cannot_be_exported_is_refused():
         with pytest.raises(BadInput, match="an exported policy is one call of an MLP"):
             plan_of(agent, state, "ema", 1.0, transforms())
     agent, state, _ = agent_of("td3_bc")
+    own = agent._replace(name="own", network=None)
+    with pytest.raises(BadInput, match="this own acts in several network calls"):
+        plan_of(own, state, "ema", 1.0, transforms())
+    own = own._replace(network=lambda state, policy: (state.policy.params, "online"))
+    assert plan_of(own, state, "ema", 1.0, transforms())[1] == "online"
     broken = jax.tree.map(lambda x: x * np.nan if x.ndim else x, state)
     with pytest.raises(BadInput, match="diverged"):
         plan_of(agent, broken, "ema", 1.0, transforms())
     plan = planned("td3_bc")[0]  # and other actions than the agent's
     with pytest.raises(BadInput, match="would not act like"):
         export.check_plan(plan, lambda s, key: np.zeros((len(s), 3)), metadata(plan))
-
-
-def test_agents_of_users_are_exported_through_their_network():
-    agent, state, _ = agent_of("td3_bc")
-    own = agent._replace(name="own", network=None)
-    with pytest.raises(BadInput, match="this own acts in several network calls"):
-        plan_of(own, state, "ema", 1.0, transforms())
-    own = own._replace(network=lambda state, policy: (state.policy.params, "online"))
-    assert plan_of(own, state, "ema", 1.0, transforms())[1] == "online"
 
 
 # Hostile files
