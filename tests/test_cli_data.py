@@ -32,7 +32,8 @@ def facts(command):
 
 def test_make_keeps_the_data_and_writes_d4rls_layout(tmp_path, command, facts):
     made = facts("make local/hopper-random --size 300 --out hopper.hdf5")
-    assert made["transitions"] == 300
+    assert made["transitions"] == len(load_dataset("local/hopper-random")) == 300
+    assert load_dataset("local/hopper-random").sha256 == made["sha256"]
     with h5py.File(tmp_path / "hopper.hdf5") as file:
         assert {"observations", "timeouts", "infos"} <= set(file)
     assert 0 < len(read_d4rl(tmp_path / "hopper.hdf5")) <= 299
@@ -40,7 +41,11 @@ def test_make_keeps_the_data_and_writes_d4rls_layout(tmp_path, command, facts):
     assert tasks["local/hopper-random"]["data_here"] == "yes"
     assert tasks["halfcheetah-medium-v2"]["data_here"] == "needs a file"
     code, _, err = command("data make local/hopper-random")
-    assert (code, "--replace" in err) == (2, True)
+    assert (code, "here already, with 300 transitions" in err, "--replace" in err) == (
+        2,
+        True,
+        True,
+    )
     assert facts("make local/hopper-random --size 100 --replace")["transitions"] == 100
 
 

@@ -125,7 +125,7 @@ def _rounded(value: Any) -> Any:
 
 
 def test_mapped_files_are_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    size = 40_000
+    size = 20_000
     tall = np.lib.format.open_memmap(tmp_path / "tall.npy", "w+", np.float32, (size, 200))
     tall[:] = np.random.default_rng(0).normal(size=tall.shape)
     thin = np.zeros(size, np.float32)

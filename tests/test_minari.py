@@ -3,9 +3,11 @@
 import json
 import warnings
 
+import gymnasium
 import h5py
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from bfq.cli.main import main
 from bfq.data.convert import as_dataset
@@ -30,14 +32,11 @@ def walk(tmp_path):
 
 
 def box(width, bound=np.inf, dtype="float64"):
-    spaces = pytest.importorskip("gymnasium.spaces")
     return spaces.Box(-bound, bound, (width,), dtype)
 
 
 def goal_space():
-    return pytest.importorskip("gymnasium.spaces").Dict(
-        {name: box(width) for name, width in WIDTHS.items()}
-    )
+    return spaces.Dict({name: box(width) for name, width in WIDTHS.items()})
 
 
 def arrays_of(space, rng, rows):
@@ -49,9 +48,7 @@ def arrays_of(space, rng, rows):
     return rng.normal(size=(rows, *space.shape)).astype(space.dtype)
 
 
-def make(
-    library, space, name="robot/walk-v0", lengths=(5, 3, 7), bound=1.0, infos=None, **settings
-):
+def make(library, space, name="robot/walk-v0", lengths=(5, 3, 7), bound=1.0, infos=None, **more):
     """A dataset that Minari writes: the second episode terminates, the others are cut off."""
     rng = np.random.default_rng(0)
     buffers = [
@@ -66,15 +63,10 @@ def make(
         )
         for k, steps in enumerate(lengths)
     ]
+    given = {"observation_space": space, "action_space": box(2, bound, "float32"), **more}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Minari wants an author and an address
-        return library.create_dataset_from_buffers(
-            name,
-            buffers,
-            observation_space=space,
-            action_space=settings.pop("action_space", box(2, bound, "float32")),
-            **settings,
-        )
+        return library.create_dataset_from_buffers(name, buffers, **given)
 
 
 def check_every_number(dataset, theirs, flat=lambda observations: observations):
@@ -113,17 +105,13 @@ def test_parts_of_an_observation_are_chosen_in_the_order_asked_for(library, tmp_
     dataset = read_minari(walk, observation_keys=("observation", "desired_goal"))
     chosen = lambda parts: np.hstack([parts["observation"], parts["desired_goal"]])
     check_every_number(dataset, theirs, chosen)
-    with pytest.raises(
-        BadInput, match="part of the observation 'desired': did you mean 'desired_g"
-    ):
+    with pytest.raises(BadInput, match="observation 'desired': did you mean 'desired_g"):
         read_minari(walk, observation_keys=["desired"])
     with pytest.raises(BadInput, match="have no parts"):
         read_minari(store(tmp_path / "plain"), observation_keys=["observation"])
 
 
 def test_parts_are_joined_as_gymnasium_flattens_them(library, walk):
-    from gymnasium import spaces
-
     pair = spaces.Tuple((box(2), spaces.Box(0, 1, (2, 2), np.float32)))
     inner = spaces.Dict({"z": box(1), "y": pair})
     space = spaces.Dict({"robot": inner, "clock": box(1)})
@@ -187,22 +175,17 @@ def test_a_minari_dataset_gives_just_the_episodes_it_was_filtered_to(library):
         from_minari("robot/walk-v0")
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Implicitly cleaning up:ResourceWarning"
-)  # Minari leaves its own folder
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # Minari's folder
 def test_what_was_recorded_from_a_simulator_names_it(library, tmp_path):
-    import gymnasium
-
-    world = library.DataCollector(
-        gymnasium.make("Pendulum-v1", max_episode_steps=20), record_infos=True
-    )
+    pendulum = gymnasium.make("Pendulum-v1", max_episode_steps=20)
+    recorder = library.DataCollector(pendulum, record_infos=True)
     for seed in range(2):
-        world.reset(seed=seed)
+        recorder.reset(seed=seed)
         for _ in range(20):
-            world.step(world.action_space.sample())
+            recorder.step(recorder.action_space.sample())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = world.create_dataset("pendulum/random-v0")
+        theirs = recorder.create_dataset("pendulum/random-v0")
     dataset = read_minari(find_minari("pendulum/random-v0"))
     check_every_number(dataset, theirs)
     assert dataset.source == "Minari dataset pendulum/random-v0 of Pendulum-v1"
@@ -213,7 +196,7 @@ def test_what_was_recorded_from_a_simulator_names_it(library, tmp_path):
         written = dataset.to_minari("pendulum/written-v0")
     assert as_dataset(written).sha256 == dataset.sha256
     assert as_dataset(written).env == "Pendulum-v1"
-    world.close()
+    recorder.close()
 
 
 def test_a_dataset_is_found_by_its_id_or_the_nearest_is_named(library, tmp_path):
@@ -224,7 +207,7 @@ def test_a_dataset_is_found_by_its_id_or_the_nearest_is_named(library, tmp_path)
             find_minari(wrong)
 
 
-def test_where_no_dataset_is_the_command_that_fetches_it_is_told(tmp_path, monkeypatch):
+def test_where_no_dataset_is_the_command_that_fetches_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     with pytest.raises(BadInput, match="minari download D4RL/pen/human-v2"):
         find_minari("D4RL/pen/human-v2")
@@ -238,8 +221,6 @@ def test_where_no_dataset_is_the_command_that_fetches_it_is_told(tmp_path, monke
 
 @pytest.mark.parametrize("data_format", ["arrow", "parquet"])
 def test_arrow_and_parquet_hold_the_same_as_hdf5(library, tmp_path, data_format):
-    from gymnasium import spaces
-
     def infos(steps):
         return {"qpos": np.arange(2.0 * (steps + 1)).reshape(-1, 2), "qvel": np.arange(steps + 1.0)}
 
@@ -260,8 +241,6 @@ def test_arrow_and_parquet_hold_the_same_as_hdf5(library, tmp_path, data_format)
 
 @pytest.mark.parametrize("image_and_more", [True, False])
 def test_images_are_refused_unless_other_parts_are_chosen(library, walk, image_and_more):
-    from gymnasium import spaces
-
     image = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     theirs = make(library, spaces.Dict({"eye": image, "arm": box(2)}) if image_and_more else image)
     with pytest.raises(BadInput, match="are images, and bfq needs plain numbers"):
@@ -272,8 +251,6 @@ def test_images_are_refused_unless_other_parts_are_chosen(library, walk, image_a
 
 
 def test_other_formats_and_discrete_actions_are_refused(library, tmp_path, walk):
-    from gymnasium import spaces
-
     make(library, box(3))
     card = walk / "data" / "metadata.json"
     plain = card.read_text()
@@ -298,9 +275,8 @@ def store(folder, card=None, **changes):
     }
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
-    (data / "metadata.json").write_text(
-        json.dumps(card if isinstance(card, list) else {"total_steps": 4, **(card or {})})
-    )
+    card = card if isinstance(card, list) else {"total_steps": 4, **(card or {})}
+    (data / "metadata.json").write_text(json.dumps(card))
     with h5py.File(data / "main_data.hdf5", "w") as file:
         for name, column in {**columns, **changes}.items():
             if column is not None:
