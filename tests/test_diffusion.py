@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose as close
 
 from bfq.flow import diffusion, samplers
-from bfq.flow.diffusion import (  # fmt: skip
+from bfq.flow.diffusion import (
     SCHEDULES,
     Schedule,
     cosine_schedule,

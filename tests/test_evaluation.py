@@ -34,9 +34,8 @@ def dataset(rows=9, observations=3, **bounds):
 def test_policies_see_normalized_observations_and_act_in_the_units_of_the_log():
     transforms = fit_transforms(dataset(100, action_low=-2.0, action_high=6.0))
     agent = SimpleNamespace(act=lambda state, seen, key, config, acting: seen[..., :1] / 10)
-    population = SimpleNamespace(
-        agent=agent, keys=jax.random.split(jax.random.key(0), 2), configs=np.zeros(2)
-    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    population = SimpleNamespace(agent=agent, keys=keys, configs=np.zeros(2))
     act = population_act(population, np.zeros(2), transforms, Protocol())
     observations = np.random.default_rng(1).normal(size=(2, 4, 3)).astype(np.float32)
     normalized = (observations - transforms.observation_mean) / transforms.observation_std
@@ -87,11 +86,9 @@ def test_only_simulators_in_an_episode_are_counted(monkeypatch):
         return np.zeros((2, 2, 1), np.float32)
 
     monkeypatch.setattr(rollout, "make_environments", Countdown)
-    counts = [
-        rollout.rollout(act, PENDULUM, Protocol(episodes=2), members=2, limit=limit).steps
-        for limit in (None, 2)
-    ]
-    assert counts == [4 + 2 + 1 + 4, 4 + 3]
+    for limit, steps in ((None, 4 + 2 + 1 + 4), (2, 4 + 3)):
+        found = rollout.rollout(act, PENDULUM, Protocol(episodes=2), members=2, limit=limit)
+        assert found.steps == steps
 
 
 def test_scores_are_normalized_only_with_a_reference():

@@ -19,7 +19,7 @@ from tests.agent_cases import (
     shaken,
     short_chain,
     transitions,
-)  # fmt: skip
+)
 
 from bfq.agents import fawac, fbrac, fql, ifql
 from bfq.agents.contract import Acting

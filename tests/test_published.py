@@ -125,13 +125,9 @@ def test_columns_are_in_the_papers_order(name):
 
 
 def test_rows_are_in_the_papers_order_and_averages_are_none_of_them():
-    levels, robots = (
-        ("medium-expert", "medium", "medium-replay"),
-        ("halfcheetah", "hopper", "walker2d"),
-    )
-    runs = [f"{robot}-{level}-v2" for level in levels for robot in robots]
-    ends = ("medium-play", "large-play", "medium-diverse", "large-diverse")
-    mazes = [f"antmaze-{end}-v2" for end in ends]
+    robots, sizes = ("halfcheetah", "hopper", "walker2d"), ("medium", "large")
+    runs = [f"{robot}-medium{end}-v2" for end in ("-expert", "", "-replay") for robot in robots]
+    mazes = [f"antmaze-{size}-{kind}-v2" for kind in ("play", "diverse") for size in sizes]
     for name in ("main", "full", "d4rl_settings"):
         assert list(PAPER[name].rows) == runs + mazes
     assert PAPER["main"].groups == {LOCOMOTION: tuple(runs), ANTMAZE: tuple(mazes)}
@@ -181,11 +177,8 @@ def test_rows_of_scores_are_the_papers_tasks():
 
 
 def test_columns_of_scores_are_agents_here():
-    steps = {"cac-1", "cac-2", "sorl-1", "sorl-8"}  # agents that the paper prints at several steps
-    assert {column for name in SCORES for column in PAPER[name].columns} - steps <= set(
-        agent_names()
-    )
-    assert {name.rpartition("-")[0] for name in steps} <= set(agent_names())
+    for column in (column for name in SCORES for column in PAPER[name].columns):
+        assert column.partition("-")[0] in agent_names()  # the paper prints some at several steps
     assert {row.rpartition("-")[0] for row in PAPER["efficiency"].rows} == {"bfq", "fql", "dql"}
     for name in ("d4rl_settings", "ogbench_settings"):
         assert {column.split()[0] for column in PAPER[name].columns} <= set(agent_names()), name

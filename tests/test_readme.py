@@ -18,6 +18,10 @@ README = (ROOT / "README.md").read_text()
 RESULTS = (ROOT / "docs" / "paper" / "results.md").read_text()
 
 
+def content(path):
+    return json.loads((ROOT / path).read_text())
+
+
 def test_every_block_is_up_to_date():
     marked = []
     for page in pages(ROOT):
@@ -26,27 +30,21 @@ def test_every_block_is_up_to_date():
         marked += [found[2] for found in BLOCK.finditer(text)]
     compared = {f"results/{name}" for name, each in EXPERIMENTS.items() if each.table}
     assert compared | set(TABLES) <= set(marked)
-    assert {"results/halfcheetah-mini", "results/agents"} == {
-        found[2] for found in BLOCK.finditer(README)
-    }
+    own = {found[2] for found in BLOCK.finditer(README)}
+    assert own == {"results/halfcheetah-mini", "results/agents"}
 
 
 def test_the_checkerboard_table_and_its_promise():
-    toy = json.loads((ROOT / "results" / "checkerboard" / "toy.json").read_text())
+    toy = content("results/checkerboard/toy.json")
     names = {"fm": "FM", "ddpm": "DDPM", "consistency": "Consistency", "shortcut": "Shortcut",
              "meanflow": "MeanFlow", "bfq": "BFQ"}  # fmt: skip
     for method, name in names.items():
         for steps, row in toy[method].items():
-            cells = (
-                f"{name} | {steps}",
-                f"{row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f}",
-                f"{100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8",
-            )
-            assert " | ".join(cells) in RESULTS
-    for k in range(3):
-        fm1, fm10, bfq = (
-            row["seeds"][k] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"])
-        )
+            distances = f"{row['energy_distance']:.4f} | {row['sliced_wasserstein2']:.4f}"
+            squares = f"{100 * row['share_on_filled']:.1f}% | {row['squares_covered']:.0f} of 8"
+            assert f"{name} | {steps} | {distances} | {squares}" in RESULTS
+    seeds = (row["seeds"] for row in (toy["fm"]["1"], toy["fm"]["10"], toy["bfq"]["1"]))
+    for fm1, fm10, bfq in zip(*seeds, strict=True):
         assert bfq["energy_distance"] <= 1.5 * fm10["energy_distance"]
         assert bfq["energy_distance"] <= fm1["energy_distance"] / 20
         assert bfq["squares_covered"] == 8
@@ -54,18 +52,11 @@ def test_the_checkerboard_table_and_its_promise():
 
 def test_the_table_of_agents():
     """Every agent has its row, and every one with a value beats Gaussian behavior cloning on the default."""
-    speed = {
-        (row["agent"], row["members"]): row["microseconds_per_update"]
-        for row in json.loads((ROOT / "benchmarks" / "agents_h200.json").read_text())
-    }
-    means = {}
+    rows, means = content("benchmarks/agents_h200.json"), {}
+    speed = {(row["agent"], row["members"]): row["microseconds_per_update"] for row in rows}
     for name in agent_names():
-        short, longer = (
-            json.loads(
-                (ROOT / "results" / "agents" / f"halfcheetah-{task}" / f"{name}.json").read_text()
-            )
-            for task in ("mini", "medium")
-        )
+        folders = (f"results/agents/halfcheetah-{task}" for task in ("mini", "medium"))
+        short, longer = (content(f"{folder}/{name}.json") for folder in folders)
         assert len(short["members"]) == len(longer["members"]) == 3
         assert short["agent"] == longer["agent"] == name
         means[name] = statistics.mean(short["scores"]["return"])
@@ -75,7 +66,7 @@ def test_the_table_of_agents():
     assert min(means, key=means.__getitem__) == "bc"
 
 
-def rounded(values: list[float]) -> str:
+def rounded(values):
     return f"{statistics.mean(values):,.0f} ± {statistics.stdev(values):,.0f}".replace("-", "−")
 
 
@@ -84,14 +75,8 @@ def test_files_it_links_to_exist():
         assert (ROOT / path).exists(), path
 
 
-def test_a_table_of_another_device_has_a_folder_between_and_says_so():
-    inner = block(ROOT, "results/cpu/efficiency")
-    assert "(results/cpu/efficiency/training_time.png)" in inner
-    with pytest.raises(BadInput, match="cpu/nothing"):
-        rewritten("<!-- results/cpu/nothing -->\n<!-- end -->\n", ROOT, ROOT / "README.md")
-
-
-def test_the_page_of_all_experiments_has_those_of_other_devices_too():
+def test_tables_of_another_device_have_a_folder_between():
+    assert "(results/cpu/efficiency/training_time.png)" in block(ROOT, "results/cpu/efficiency")
     page = front_page(ROOT / "results")
     assert "<h2>Action frequency and training time, cpu</h2>" in page
     for place in ("efficiency", "cpu/efficiency"):
@@ -99,13 +84,14 @@ def test_the_page_of_all_experiments_has_those_of_other_devices_too():
         assert f'src="{place}/training_time.png"' in page
 
 
-@pytest.mark.parametrize("text", [
-    "<!-- results/main -->\n<!-- results/eta -->\n<!-- end -->\n",
-    "<!-- end -->\n",
-    "<!-- results/agents -->\n",
+@pytest.mark.parametrize(("text", "message"), [
+    ("<!-- results/main -->\n<!-- results/eta -->\n<!-- end -->\n", "has no partner"),
+    ("<!-- end -->\n", "has no partner"),
+    ("<!-- results/agents -->\n", "has no partner"),
+    ("<!-- results/cpu/nothing -->\n<!-- end -->\n", "cpu/nothing"),
 ])  # fmt: skip
-def test_marks_that_do_not_pair_are_refused(text):
-    with pytest.raises(BadInput, match="has no partner"):
+def test_marks_without_a_partner_or_a_table_are_refused(text, message):
+    with pytest.raises(BadInput, match=message):
         rewritten(text, ROOT, ROOT / "README.md")
 
 

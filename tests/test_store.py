@@ -36,9 +36,8 @@ def piece(rows: int, seed: int = 0, width: int = 3) -> Dataset:
     rewards = rng.normal(size=rows).astype(np.float32)
     bound = np.full(2, 2.0, np.float32)
     infos = {"qpos": rng.normal(size=(rows, 2)), "time": np.arange(rows)}
-    return Dataset(
-        s, a, rewards, n, masks, ends, -bound, bound, "piece", "dice", ("a note",), infos
-    )
+    columns = s, a, rewards, n, masks, ends
+    return Dataset(*columns, -bound, bound, "piece", "dice", ("a note",), infos)
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
@@ -108,10 +107,8 @@ def test_a_dataset_is_replaced_only_on_request(tmp_path):
 
 def test_a_name_that_holds_other_datasets_is_not_taken(tmp_path):
     store.save_dataset(piece(8), tmp_path / "group" / "one")
-    with (
-        pytest.raises(BadInput, match="folder of other datasets"),
-        store.Writer(tmp_path / "group", replace=True),
-    ):
+    writer = store.Writer(tmp_path / "group", replace=True)
+    with pytest.raises(BadInput, match="folder of other datasets"), writer:
         pass
     with pytest.raises(BadInput, match="no other can be inside it"):
         store.save_dataset(piece(8), tmp_path / "group" / "one" / "two")
@@ -204,9 +201,8 @@ def test_a_card_that_is_no_card_is_refused(refused):
     nested = ("[" * 10_000, '{"a":' * 10_000)
     for text in ("", "{", "[]", "5", "null", '{"format": 1}', "\xff", "NaN", *nested):
         refused(text, "")
-    for field, number in itertools.product(
-        ("action_low", "action_high", "reward_mean"), ("Infinity", "-Infinity", "NaN", "1e999")
-    ):
+    names = ("action_low", "action_high", "reward_mean")
+    for field, number in itertools.product(names, ("Infinity", "-Infinity", "NaN", "1e999")):
         text = re.sub(rf'("{field}": \[?\s*)[-\d.e]+', rf"\g<1>{number}", refused.card)
         assert number in text
         refused(text, "")
@@ -229,9 +225,7 @@ def test_a_name_cannot_leave_the_home(name):
 
 
 def test_moments_in_pieces_are_the_moments_of_the_whole():
-    rows = np.random.default_rng(0).normal(
-        1e4, 1.0, (1000, 3)
-    )  # a mean far from 0, where naive sums fail
+    rows = np.random.default_rng(0).normal(1e4, 1.0, (1000, 3))  # where naive sums fail
     moments = Moments()
     for part in np.split(rows, [1, 400, 650]):
         moments.add(part)
@@ -241,15 +235,10 @@ def test_moments_in_pieces_are_the_moments_of_the_whole():
 
 def test_a_fingerprint_tells_every_change():
     columns = piece(6).columns
-    words = set()
-    for change in (
-        {},
-        {"rewards": columns["rewards"] + np.float32(1e-6)},
-        {"actions": columns["actions"].reshape(4, 3)},
-        {"masks": columns["masks"].astype(np.float64)},
-    ):
-        words.add(summarize_columns({**columns, **change}, {}).sha256)
-    assert len(words) == 4
+    rewards, actions = columns["rewards"] + np.float32(1e-6), columns["actions"].reshape(4, 3)
+    masks = columns["masks"].astype(np.float64)
+    changes = ({}, {"rewards": rewards}, {"actions": actions}, {"masks": masks})
+    assert len({summarize_columns({**columns, **each}, {}).sha256 for each in changes}) == 4
 
 
 def test_a_summary_does_not_depend_on_the_chunks():
@@ -262,9 +251,7 @@ def test_a_summary_does_not_depend_on_the_chunks():
     assert sum(len(chunk["rewards"]) for chunk in chunks(big.columns)) == len(big)
 
 
-@pytest.mark.skipif(
-    not hasattr(mmap, "MADV_DONTNEED"), reason="this system cannot give mapped pages back"
-)
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="no pages can be given back")
 def test_pages_that_were_read_are_given_back(tmp_path):
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
@@ -285,10 +272,8 @@ def test_nobody_writes_into_a_dataset_that_is_being_finished(tmp_path, monkeypat
 
     def late(source, target):
         if Path(target) == tmp_path / "set":
-            with (
-                pytest.raises(Busy, match="another process is writing"),
-                store.Writer(tmp_path / "set", {"a": 1}),
-            ):
+            other = store.Writer(tmp_path / "set", {"a": 1})
+            with pytest.raises(Busy, match="another process is writing"), other:
                 pass
             met.append(target)
         real(source, target)
@@ -303,9 +288,7 @@ def test_nobody_writes_into_a_dataset_that_is_being_finished(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("moment", ["before the lock", "before its opening"])
-def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(
-    tmp_path, monkeypatch, moment
-):
+def test_a_dataset_that_another_has_just_finished_is_busy(tmp_path, monkeypatch, moment):
     real = store.locked
 
     def late(part, refusal):
@@ -313,10 +296,8 @@ def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(
         if moment == "before the lock":
             store.save_dataset(piece(8), tmp_path / "other")
             os.replace(tmp_path / "other", tmp_path / "set")
-        else:
-            store.save_dataset(
-                piece(8), tmp_path / "set"
-            )  # which takes the folder of the pieces along
+        else:  # this takes the folder of the pieces along
+            store.save_dataset(piece(8), tmp_path / "set")
         return real(part, refusal)
 
     monkeypatch.setattr(store, "locked", late)
@@ -327,9 +308,7 @@ def test_a_dataset_that_another_has_just_finished_is_busy_and_untouched(
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-def test_one_killed_while_replacing_leaves_the_former_data_to_the_next(
-    tmp_path, monkeypatch, moment
-):
+def test_one_killed_while_replacing_leaves_the_data_to_the_next(tmp_path, monkeypatch, moment):
     """After one renaming the former data are put back; after both they go, and none stays in the way."""
     store.save_dataset(piece(8), tmp_path / "set")
     with monkeypatch.context() as killing:
