@@ -13,7 +13,6 @@ from bfq.agents.registry import configure, get_agent
 from bfq.bench.measure import Sizes, random_transitions, time_acting, time_rollout, time_update
 from bfq.bench.timing import device_limits, timed
 from bfq.cli.bench import BENCHMARKS, measure, measurement_table
-from bfq.cli.main import main
 from bfq.evaluation.rollout import EpisodeResults
 from bfq.reports.sweep_figures import growth_figure, growth_panels
 
@@ -28,9 +27,8 @@ def test_the_first_call_is_not_timed():
 
 
 def test_slow_work_is_repeated_less_often():
-    assert timed(lambda: time.sleep(0.02), 5, enough=0.03).repeats == 2
-    assert timed(lambda: time.sleep(0.02), 5, enough=0.0001).repeats == 1
-    assert timed(lambda: None, 5, enough=10.0).repeats == 5
+    for pause, enough, repeats in ((0.1, 0.15, 2), (0.02, 0.0001, 1), (0.0, 10.0, 5)):
+        assert timed(lambda pause=pause: time.sleep(pause), 5, enough=enough).repeats == repeats
 
 
 def test_operations_and_bytes_are_those_of_one_update_of_all_members():
@@ -48,9 +46,8 @@ def test_operations_and_bytes_are_those_of_one_update_of_all_members():
     assert one["bytes"] == 4 * (2 * numbers + 64 * (8 + 4 + 1 + 8 + 1))
     assert (three["flops"], three["bytes"]) == (3 * one["flops"], 3 * one["bytes"])
     assert one["spread"][0] <= one["microseconds_per_update"] <= one["spread"][1]
-    assert one["share_of_flops"] == pytest.approx(
-        one["flops"] / (1e-6 * one["microseconds_per_update"]) / device_limits().flops
-    )
+    rate = one["flops"] / (1e-6 * one["microseconds_per_update"])
+    assert one["share_of_flops"] == pytest.approx(rate / device_limits().flops)
 
 
 def test_acting_counts_batches_per_second_and_times_a_slow_policy_less():
@@ -80,19 +77,12 @@ def test_the_time_of_a_rollout_is_split():
     assert total == pytest.approx(timing.seconds)
 
 
-def test_one_row_per_agent_and_size(capsys, tmp_path):
+def test_one_row_per_agent_and_size(command, tmp_path):
     out = tmp_path / "rows.json"
-    words = [
-        "bench",
-        "train",
-        "--agent",
-        "bc,rebrac",
-        "--members",
-        "1,2",
-        *f"{SMALL} {QUICK}".split(),
-    ]
-    assert main([*words, "--out", str(out), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    words = f"bench train --agent bc,rebrac --members 1,2 {SMALL} {QUICK} --json --out"
+    code, printed, _ = command(words, out)
+    rows = json.loads(printed)
+    assert code == 0
     sizes = [(row["agent"], row["members"]) for row in rows]
     assert sizes == [("bc", 1), ("bc", 2), ("rebrac", 1), ("rebrac", 2)]
     needed = "agent members batch width device microseconds_per_update versions command"
@@ -132,19 +122,12 @@ def test_a_table_with_all_columns_fits_80_characters():
     assert {"members", "transitions", "seconds", "flops"} <= set(shown.split())
 
 
-def test_growth_is_plotted_along_the_lists(capsys, tmp_path):
+def test_growth_is_plotted_along_the_lists(command, tmp_path):
     picture = tmp_path / "new" / "growth.png"
-    words = [
-        "bench",
-        "train",
-        "--agent",
-        "td3_bc,bc",
-        "--flow-steps",
-        "2,3",
-        *f"{SMALL} {QUICK}".split(),
-    ]
-    assert main([*words, "--figure", str(picture), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    words = f"bench train --agent td3_bc,bc --flow-steps 2,3 {SMALL} {QUICK} --json --figure"
+    code, printed, _ = command(words, picture)
+    rows = json.loads(printed)
+    assert code == 0
     # An agent without inner steps is measured once.
     assert [(r["agent"], r["flow_steps"]) for r in rows] == [("td3_bc", None), ("bc", 2), ("bc", 3)]
     (steps,) = growth_panels(rows)
@@ -196,11 +179,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_bad_options_are_one_sentence_and_write_nothing(words, capsys, tmp_path, monkeypatch):
+def test_bad_options_are_one_sentence_and_write_nothing(words, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", *words.split()]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert REFUSED[words] in printed.err
-    assert printed.err.count("\n") == 1
+    code, out, err = command("bench", words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert REFUSED[words] in err
     assert not list(tmp_path.iterdir())

@@ -50,12 +50,8 @@ def test_an_agents_file_documents_itself(name):
 
 def test_values_on_a_task_have_sources_in_every_section(capsys):
     assert main(["agents", "bfq", "--task", "local/halfcheetah-medium", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    found = {
-        (section, row["name"]): row
-        for section in ("config", "data", "evaluation")
-        for row in told[section]
-    }
+    printed, sections = json.loads(capsys.readouterr().out), ("config", "data", "evaluation")
+    found = {(part, row["name"]): row for part in sections for row in printed[part]}
     for key, value, source in [
         (("config", "eta"), 1.0, "the paper's table"),
         (("config", "discount"), 0.99, "card"),
@@ -75,9 +71,8 @@ def test_values_on_a_task_have_sources_in_every_section(capsys):
 
 
 def test_the_walk_names_functions_that_exist():
-    rows = re.findall(
-        r"^\| \d+ \| `([\w.]+)\.(\w+)` ", (DOCS / "architecture.md").read_text(), re.M
-    )
+    page = (DOCS / "architecture.md").read_text()
+    rows = re.findall(r"^\| \d+ \| `([\w.]+)\.(\w+)` ", page, re.M)
     assert len(rows) >= 12
     for module, name in rows:
         assert callable(getattr(importlib.import_module(module), name))

@@ -65,16 +65,13 @@ def numbers(agent, folder):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_numbers_are_those_recorded(agent, tmp_path):
-    expected, found = (
-        json.loads((GOLDEN / f"{agent}.json").read_text()),
-        numbers(agent, tmp_path / "run"),
-    )
+    expected = json.loads((GOLDEN / f"{agent}.json").read_text())
+    found = numbers(agent, tmp_path / "run")
     assert found["weights"].keys() == expected["weights"].keys()
     for kind in ("weights", "metrics"):
         for name, values in expected[kind].items():
-            np.testing.assert_allclose(
-                found[kind][name], values, rtol=2e-4, atol=1e-6, err_msg=name
-            )
+            close = {"rtol": 2e-4, "atol": 1e-6, "err_msg": name}
+            np.testing.assert_allclose(found[kind][name], values, **close)
     np.testing.assert_allclose(found["scores"], expected["scores"], rtol=1e-3)
 
 

@@ -31,9 +31,9 @@ def test_updates_equal_the_reference(names):
 def kind_of(name):
     if name[0] != ".":
         return "losses"
-    return (
-        "first moments" if ".moments" in name else "targets" if "target" in name else "parameters"
-    )
+    if ".moments" in name:
+        return "first moments"
+    return "targets" if "target" in name else "parameters"
 
 
 def relative_error(got, expected):
@@ -51,9 +51,8 @@ def errors(data):
 
     agent = get_agent(str(data["agent"]))
     config = configure(agent, json.loads(str(data["config"])))
-    paths, tree = jax.tree_util.tree_flatten_with_path(
-        agent.init(jax.random.key(0), Spec(5, 3), config)
-    )
+    state = agent.init(jax.random.key(0), Spec(5, 3), config)
+    paths, tree = jax.tree_util.tree_flatten_with_path(state)
     names = [jax.tree_util.keystr(path) for path, _ in paths]
     leaves = []
     for name, (_, leaf) in zip(names, paths, strict=True):

@@ -67,10 +67,8 @@ def test_first_weights_are_those_of_the_reference_codes():
 
 
 def test_dropout_keeps_the_mean_and_drops_a_tenth():
-    mlp = net("relu", width=400, depth=1)
-    mlp = eqx.tree_at(
-        lambda m: (m.output.weight, m.output.bias), mlp, (jnp.eye(400), jnp.zeros(400))
-    )
+    last = lambda mlp: (mlp.output.weight, mlp.output.bias)
+    mlp = eqx.tree_at(last, net("relu", width=400, depth=1), (jnp.eye(400), jnp.zeros(400)))
     hidden = mlp(S)
     dropped = dropped_out(mlp, S, jax.random.key(4), DROPOUT)
     alive = hidden > 0

@@ -50,7 +50,6 @@ def test_the_command_describes_the_whole_run(name, tmp_path):
 
 
 def test_hyperparameters_are_checked_together():
-    """denoising_steps=1 is not allowed beside the default noise schedule."""
     values = {"denoising_steps": 1, "noise_schedule": "vp"}
     assert compose("pendulum-mixed", "dql", values=values).config["denoising_steps"] == 1
     with pytest.raises(BadInput, match="cosine"):
@@ -92,8 +91,7 @@ def test_an_unsupported_precision_is_refused_before_anything_is_written(tmp_path
 def test_bad_options_leave_nothing_behind(changes, message, tmp_path):
     ends = np.arange(9) == 8
     data = bfq.from_arrays(np.zeros((9, 3)), np.zeros((9, 1)), np.zeros(9), timeouts=ends)
+    options = {"values": SMALL, "steps": 20, "out": tmp_path / "run", "quiet": True, **changes}
     with pytest.raises(BadInput, match=message):
-        bfq.train(
-            data, out=tmp_path / "run", quiet=True, **{"values": SMALL, "steps": 20, **changes}
-        )
+        bfq.train(data, **options)
     assert not (tmp_path / "run").exists()

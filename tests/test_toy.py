@@ -1,5 +1,6 @@
 import argparse
 import json
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ from bfq.flow.diffusion import SCHEDULES
 from bfq_paper import cli_toy as verb
 from bfq_paper.checkerboard import (
     SQUARES,
-    Clouds,
     compare_clouds,
     draw_clouds,
     energy_distance,
@@ -31,15 +31,12 @@ from bfq_paper.checkerboard import (
 from bfq_paper.toy_methods import METHODS, PAPER_METHODS, Settings, consistent, unconditional
 
 
-def test_mean_distance_is_the_mean_of_the_whole_matrix():
+def test_mean_and_energy_distance_are_those_of_the_whole_matrix():
     x, y = (jax.random.normal(jax.random.key(k), (n, 3)) for k, n in ((0, 700), (1, 901)))
     whole = np.linalg.norm(np.asarray(x)[:, None] - np.asarray(y)[None], axis=-1).mean()
     assert float(mean_distance(x, y)) == pytest.approx(whole, rel=1e-5)
-
-
-def test_energy_distance_of_two_points_is_twice_how_far_they_are_apart():
     x, y = jnp.zeros((50, 2)), jnp.tile(jnp.array([3.0, 4.0]), (70, 1))
-    assert energy_distance(x, y) == pytest.approx(10.0, rel=1e-5)
+    assert energy_distance(x, y) == pytest.approx(10.0, rel=1e-5)  # twice how far they are apart
 
 
 def test_energy_distance_agrees_with_scipy_on_a_line():
@@ -95,7 +92,7 @@ EVERYTHING = tuple(METHODS)
 
 
 @pytest.fixture(scope="module")
-def clouds() -> Clouds:
+def clouds():
     """Every method, after three updates of two seeds."""
     return train_and_sample([0, 1], SMALL, lambda step, losses: None, EVERYTHING)
 
@@ -108,18 +105,15 @@ def test_every_method_yields_points_for_every_number_of_calls(clouds):
         for points in by_steps.values():
             assert points.shape == (2, 100, 2)
             assert bool(jnp.isfinite(points).all())
-        different = [np.asarray(points) for points in by_steps.values()]
-        assert all((a != b).any() for a, b in zip(different, different[1:], strict=False))
+        assert all((a != b).any() for a, b in pairwise(map(np.asarray, by_steps.values())))
 
 
 def test_seeds_and_methods_do_not_depend_on_their_company(clouds):
     keys = jnp.stack([jax.random.key(1)])
     alone, _ = train_method(METHODS["bfq"].loss, keys, SMALL, lambda step, losses: None)
     truth, points = sample_clouds({"bfq": alone}, stream(keys, 2), SMALL)
-    np.testing.assert_allclose(
-        np.asarray(clouds.samples["bfq"][1][1]), np.asarray(points["bfq"][1][0]), atol=1e-4
-    )
-    np.testing.assert_array_equal(np.asarray(clouds.truth[1]), np.asarray(truth[0]))
+    np.testing.assert_allclose(clouds.samples["bfq"][1][1], points["bfq"][1][0], atol=1e-4)
+    np.testing.assert_array_equal(clouds.truth[1], truth[0])
 
 
 class Exact:
@@ -179,7 +173,7 @@ def test_the_consistency_function_starts_as_the_identity_and_sees_inputs_of_unit
     assert unconditional(x).shape == (2000, 0)
 
 
-def arguments(*words: str) -> argparse.Namespace:
+def arguments(*words):
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     return parser.parse_args(words)

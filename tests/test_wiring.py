@@ -37,9 +37,7 @@ def keep(state, batch, key, config):
 def log():
     """Episodes far from 0, with actions in [−2, 6]; the first half of them truly end, the others time out."""
     rng = np.random.default_rng(0)
-    walked = np.array([500.0, -30.0]) + np.array([20.0, 0.1]) * rng.normal(
-        size=(EPISODES, LENGTH + 1, 2)
-    )
+    walked = [500.0, -30.0] + rng.normal(size=(EPISODES, LENGTH + 1, 2)) * [20.0, 0.1]
     last = np.arange(ROWS) % LENGTH == LENGTH - 1
     ended = last & (np.arange(ROWS) < ROWS // 2)
     s, following = walked[:, :-1].reshape(ROWS, 2), walked[:, 1:].reshape(ROWS, 2)
@@ -50,9 +48,7 @@ def log():
 
 def by_hand(log, rows):
     """What the agent must see of these rows: s and s′ by the mean and deviation of s, and 4 (r − ½)."""
-    s, following, a, r = (
-        log[name] for name in ("observations", "next_observations", "actions", "rewards")
-    )
+    s, following, a, r = map(log.get, ("observations", "next_observations", "actions", "rewards"))
     mean, std = s.mean(0), s.std(0)
     unit = (a - 2.0) / 4.0
     known = np.arange(ROWS) % LENGTH != LENGTH - 1
