@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bfq
 from bfq.agents.registry import get_agent
 from bfq.cli.main import main
 from bfq.errors import BadInput
@@ -133,3 +134,23 @@ def test_bad_sweeps_are_refused_and_write_nothing(words, said, tmp_path, capsys)
     assert error.count("\n") == 1
     assert said in error
     assert [path.name for path in tmp_path.iterdir()] == ["log.npz"]
+
+
+def test_a_sweep_in_python_is_the_sweep_of_the_command_line(swept, tmp_path, capsys):
+    _, place, record = swept
+    options = {"steps": 40, "seeds": 2, "evaluations": 1, "eval_episodes": 1, "quiet": True}
+    options["values"] = GRID | {"width": 8, "policy_target_start": 0}
+    done = bfq.sweep("pendulum-mixed", **options, out=tmp_path / "sweep")
+    assert capsys.readouterr().err == ""
+    assert [row["scores"] for row in done.record["rows"]] == [
+        row["scores"] for row in record["rows"]
+    ]
+    assert done.best == record["rows"][0]["values"]
+    assert (done.confirm, done.record["command"]) == (record["confirm"], record["command"])
+    assert list(done.table["mean"]) == [row["mean"] for row in record["rows"]]
+    assert {run.folder.name for run in done.runs} == {path.name for path in place.glob("critic=*")}
+    assert bfq.sweep("pendulum-mixed", **options, out=tmp_path / "sweep") == done
+    with pytest.raises(BadInput, match="takes no stop"):
+        bfq.sweep("pendulum-mixed", stop=print)
+    with pytest.raises(BadInput, match="nothing to sweep"):
+        bfq.sweep("pendulum-mixed", values={"eta": 1.0})

@@ -14,6 +14,8 @@ _HOMES = {
     "fit": "bfq.api",
     "Fit": "bfq.api",
     "finetune": "bfq.api",
+    "sweep": "bfq.api",
+    "Sweep": "bfq.api",
     "plan": "bfq.api",
     "evaluate": "bfq.results",
     "report": "bfq.results",

@@ -8,9 +8,11 @@ from bfq.agents.contract import Spec as Spec
 from bfq.agents.fields import hyperparameters as hyperparameters
 from bfq.agents.registry import register as register
 from bfq.api import Fit as Fit
+from bfq.api import Sweep as Sweep
 from bfq.api import finetune as finetune
 from bfq.api import fit as fit
 from bfq.api import plan as plan
+from bfq.api import sweep as sweep
 from bfq.api import train as train
 from bfq.data.arrays import from_arrays as from_arrays
 from bfq.data.arrays import from_episodes as from_episodes

@@ -1,11 +1,13 @@
 """Train in Python: a whole run, a run step by step, and a sweep."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import numpy as np
 
 from bfq.agents.contract import Agent
 from bfq.agents.registry import load_agent
@@ -15,15 +17,18 @@ from bfq.envs.own import admit
 from bfq.errors import BadInput
 from bfq.experiment import Steps, complete, run_to_end, start
 from bfq.hooks import Evaluator, Hooks
-from bfq.results import Result, load_result
+from bfq.options import OPTIONS, check_options
+from bfq.results import Frame, Result, load_result
 from bfq.run import RunConfig, RunRecord, new_folder
 from bfq.settings import check_agrees, compose, load_run
+from bfq.sweeps import run_sweep, sweep_folder, sweep_runs
 from bfq.tasks.catalog import DEFAULT_TASK
 from bfq.tasks.sources import load_dataset
 from bfq.training.loop import Progress
 from bfq.training.monitoring import Tracker, check_trackers
 
 Options = ParamSpec("Options")
+T = TypeVar("T")
 
 
 def train(
@@ -143,42 +148,116 @@ class Fit:
         return load_result(self.folder)
 
 
-def _stepwise(function: Callable[Options, Result]) -> Callable[Options, Fit]:
-    """The function with the same options that yields the moments of the run."""
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A finished sweep: its folder and the content of its sweep.json."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Sweep(best {self.best}, {len(self.record['rows'])} settings, in {self.folder})"
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The values with the highest mean score, on the seeds that selected them."""
+        return dict(self.record["rows"][0]["values"])
+
+    @property
+    def confirm(self) -> str:
+        """The command that trains the best setting with other seeds."""
+        return str(self.record["confirm"])
+
+    @property
+    def table(self) -> Frame:
+        """One row per setting, best first: its values, the mean and the standard deviation of its scores."""
+        rows = [
+            {**row["values"], "mean": row["mean"], "std": row["std"]} for row in self.record["rows"]
+        ]
+        return Frame({name: np.array([row[name] for row in rows]) for name in rows[0]})
+
+    @property
+    def runs(self) -> list[Result]:
+        """The runs, in the order of their best setting."""
+        return [
+            load_result(folder) for folder in dict.fromkeys(r["run"] for r in self.record["rows"])
+        ]
+
+
+def _like_train(
+    function: Callable[Options, Result],
+    do: Callable[..., T],
+    name: str,
+    about: str,
+    refused: Sequence[str],
+    instead: str,
+) -> Callable[Options, T]:
+    """A function with the options of `train` that does something else with them."""
     signature = inspect.signature(function)
 
-    @wraps(function)
-    def fit(*args: Options.args, **kwargs: Options.kwargs) -> Fit:
+    def run(*args: Options.args, **kwargs: Options.kwargs) -> T:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
-        if given.arguments["callbacks"] or given.arguments["stop"]:
-            raise BadInput(
-                "callbacks and stop are for bfq.train: write them in the loop over bfq.fit."
-            )
-        folder, dataset, hooks = _begin(**given.arguments)
-        return Fit(folder, complete(folder, dataset, hooks, given.arguments["quiet"]))
+        for one in refused:
+            if not _is_default(one, given.arguments[one]):
+                raise BadInput(f"bfq.{name} takes no {one}: {instead}.")
+        return do(**given.arguments)
 
-    fit.__name__ = fit.__qualname__ = "fit"
-    fit.__doc__ = FIT
-    return fit
+    run.__name__, run.__qualname__, run.__doc__ = name, name, about
+    run.__module__, run.__annotations__ = function.__module__, function.__annotations__
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
 
 
-FIT = """Train an agent on data, as a loop: `for progress in bfq.fit(…)`.
+def _fit(**given: Any) -> Fit:
+    folder, dataset, hooks = _begin(**given)
+    return Fit(folder, complete(folder, dataset, hooks, given["quiet"]))
+
+
+def _sweep(*, out: Any, quiet: bool, values: Any, **given: Any) -> Sweep:
+    options, dataset = _options(**{name: given[name] for name in given if name not in HOOKS})
+    grid = check_options({"values": values}, OPTIONS).get("values", {})
+    grid = {name: one if isinstance(one, list) else [one] for name, one in grid.items()}
+    runs = sweep_runs(grid, **options)
+    folder = Path(out) if out is not None else sweep_folder(runs)
+    return Sweep(folder, run_sweep(runs, grid, folder, dataset, quiet)[1])
+
+
+HOOKS = ("evaluators", "callbacks", "stop", "track", "resume")
+_DEFAULTS = {n: p.default for n, p in inspect.signature(train).parameters.items()}
+fit = _like_train(
+    train,
+    _fit,
+    "fit",
+    """Train an agent on data, as a loop: `for progress in bfq.fit(…)`.
 
     The arguments are those of `bfq.train`, without `callbacks` and `stop`. `break` ends the run early.
 
     Returns:
         A `bfq.Fit`; its `result` is there when the loop has ended.
-    """
-fit = _stepwise(train)
-_DEFAULTS = {n: p.default for n, p in inspect.signature(train).parameters.items()}
+    """,
+    ("callbacks", "stop"),
+    "write it in the loop",
+)
+sweep = _like_train(
+    train,
+    _sweep,
+    "sweep",
+    """Train a grid of hyperparameters, such as `values={"eta": [0.1, 1], "critic": ["plain", "layer_norm"]}`.
+
+    The arguments are those of `bfq.train` for a single run. Numeric hyperparameters are trained together; each
+    combination of the others is a run of its own. The same call continues a sweep that was interrupted.
+
+    Returns:
+        A `bfq.Sweep` with the ranking and the runs.
+    """,
+    (*HOOKS, "baselines", "keep_going"),
+    "train the best setting with bfq.train",
+)
 
 
 def _begin(
-    data: Any,
-    agent: Any,
     *,
-    columns: Mapping[str, str] | None,
     out: str | Path | None,
     resume: bool,
     quiet: bool,
@@ -192,24 +271,32 @@ def _begin(
     several = list(track) if isinstance(track, list | tuple) else [track]
     check_trackers(several)
     hooks = Hooks(evaluators or {}, several, callbacks, stop)
+    asked, dataset = _options(**options)
+    if resume and out is not None and (Path(out) / "config.json").exists():
+        check_agrees(asked, load_run(Path(out)), Path(out))
+        return Path(out), dataset, hooks
+    run = compose(**asked)
+    folder = Path(out) if out is not None else new_folder(run)
+    return folder, start(run, folder, dataset, quiet), hooks
+
+
+def _options(
+    data: Any, agent: Any, columns: Mapping[str, str] | None, env: Any, **options: Any
+) -> tuple[dict[str, Any], Dataset | None]:
+    """The options that were given, in the form of the command line, and the data if it is in memory."""
     dataset = None
     if columns or not isinstance(data, str | Path):
         dataset = load_dataset(data, columns)
-    options |= {"data": str(data) if dataset is None else keep_dataset(dataset), "agent": agent}
-    options["env"] = admit(options["env"])
-    options = {name: value for name, value in options.items() if not _is_default(name, value)}
-    if "data" in options:
-        options["task"] = options.pop("data")
-    if "agent" in options:
-        options["agent"] = load_agent(agent)
-    if "start_from" in options:
-        options["start_from"] = str(Path(options["start_from"]))
-    if resume and out is not None and (Path(out) / "config.json").exists():
-        check_agrees(options, load_run(Path(out)), Path(out))
-        return Path(out), dataset, hooks
-    run = compose(**options)
-    folder = Path(out) if out is not None else new_folder(run)
-    return folder, start(run, folder, dataset, quiet), hooks
+    task = str(data) if dataset is None else keep_dataset(dataset)
+    given = {"data": task, "agent": agent, "env": admit(env), **options}
+    asked = {name: value for name, value in given.items() if not _is_default(name, value)}
+    if "data" in asked:
+        asked["task"] = asked.pop("data")
+    if "agent" in asked:
+        asked["agent"] = load_agent(agent)
+    if "start_from" in asked:
+        asked["start_from"] = str(Path(asked["start_from"]))
+    return asked, dataset
 
 
 def _is_default(name: str, value: Any) -> bool:

@@ -290,9 +290,13 @@ def _options_of(run: RunConfig) -> dict[str, Any]:
 
 def command(run: RunConfig) -> str:
     """The command line that trains this run."""
-    given = options_of_run(run)
+    return command_line("train", options_of_run(run))
+
+
+def command_line(verb: str, given: Mapping[str, Any]) -> str:
+    """The command with these options."""
     words = [spell(option, given[name]) for name, option in OPTIONS.items() if name in given]
-    return shlex.join(["bfq", "train", *(word for several in words for word in several)])
+    return shlex.join(["bfq", verb, *(word for several in words for word in several)])
 
 
 def _values(known: Preset, section: str) -> dict[str, Any]:

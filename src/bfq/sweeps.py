@@ -13,6 +13,7 @@ from typing import Any
 
 from bfq.agents.contract import Agent
 from bfq.agents.fields import numeric_fields
+from bfq.agents.registry import load_agent
 from bfq.data.dataset import Dataset
 from bfq.errors import BadInput, say
 from bfq.experiment import run_to_end, start
@@ -21,11 +22,34 @@ from bfq.reports import read_finished, score_name
 from bfq.reports.report import write_report
 from bfq.reports.sweep_figures import sweep_figure
 from bfq.reports.tables import ScoreRow, ScoreTable, standings
-from bfq.run import RunConfig, as_json, versions
-from bfq.settings import check_same, command
+from bfq.run import RUNS, RunConfig, as_json, folder_for, stem_of, versions
+from bfq.settings import check_same, command, command_line, compose, options_of_run
 
 ALONE = "run"  # the name of the folder if there is only one run
 Values = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The settings of a sweep, best first."""
+
+    table: ScoreTable
+    names: tuple[str, ...]  # the hyperparameters that have several values
+
+    @property
+    def best(self) -> ScoreRow:
+        """The setting with the highest mean."""
+        return self.table.methods[0]
+
+    def settings(self, method: ScoreRow) -> dict[str, Any]:
+        """The values of the swept hyperparameters in one setting."""
+        return {
+            name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
+        }
+
+    def scores(self, method: ScoreRow) -> list[float]:
+        """The scores of a setting, one per seed."""
+        return method.values(self.table.unit)
 
 
 def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
@@ -56,7 +80,39 @@ def folder_name(values: Values, chosen: Values) -> str:
     return ",".join(own).replace("/", "-") or ALONE
 
 
-def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> list[Path]:
+def sweep_runs(values: Values, agent: str | Agent = "bfq", **options: Any) -> dict[str, RunConfig]:
+    """The runs of a sweep by the names of their folders; a seed that diverges does not stop one."""
+    method = load_agent(agent)
+    return {
+        folder_name(values, chosen): compose(
+            agent=method, values=chosen, **{**options, "keep_going": True}
+        )
+        for chosen in combinations(method, values)
+    }
+
+
+def sweep_folder(runs: Mapping[str, RunConfig]) -> Path:
+    """A name that depends on all options: the same command continues the same sweep."""
+    settings = {name: run.identity() for name, run in runs.items()}
+    return folder_for(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
+
+
+def run_sweep(
+    runs: Mapping[str, RunConfig],
+    values: Values,
+    folder: Path,
+    dataset: Dataset | None = None,
+    quiet: bool = False,
+) -> tuple[Ranking, dict[str, Any]]:
+    """Train what is not trained yet, rank the settings, and write sweep.json, which is returned as well."""
+    folders = train_all(runs, folder, dataset, quiet)
+    ranking = ranked(folders, values)
+    return ranking, write_sweep(ranking, next(iter(runs.values())), values, folder, folders)
+
+
+def train_all(
+    runs: Mapping[str, RunConfig], folder: Path, dataset: Dataset | None, quiet: bool
+) -> list[Path]:
     """Train every run in its own folder, from its last checkpoint; refuse folders of other runs first."""
     if (folder / "config.json").exists():
         raise BadInput(f"{folder} holds a run, and its report would be lost: choose another --out.")
@@ -64,7 +120,6 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
         if run.simulator is None:
             raise BadInput("there is no environment to rank the settings in: name one with --env.")
         check_same(run, folder / name)
-    dataset: Dataset | None = None
     for place, (name, run) in enumerate(runs.items(), 1):
         if len(runs) > 1 and not quiet:
             say(f"run {place} of {len(runs)}, {name}")
@@ -74,29 +129,6 @@ def sweep(runs: Mapping[str, RunConfig], folder: Path, quiet: bool = False) -> l
     return [folder / name for name in runs]
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The settings of a sweep, best first."""
-
-    table: ScoreTable
-    names: tuple[str, ...]  # the hyperparameters that have several values
-
-    @property
-    def best(self) -> ScoreRow:
-        """The setting with the highest mean."""
-        return self.table.methods[0]
-
-    def settings(self, method: ScoreRow) -> dict[str, Any]:
-        """The values of the swept hyperparameters in one setting."""
-        return {
-            name: method.group.overrides.get(name, method.run.config[name]) for name in self.names
-        }
-
-    def scores(self, method: ScoreRow) -> list[float]:
-        """The scores of a setting, one per seed."""
-        return method.values(self.table.unit)
-
-
 def ranked(folders: Sequence[Path], values: Values) -> Ranking:
     """Rank the finished runs of a sweep."""
     (table,) = standings([read_finished(folder) for folder in folders])
@@ -104,7 +136,7 @@ def ranked(folders: Sequence[Path], values: Values) -> Ranking:
 
 
 def write_sweep(
-    ranking: Ranking, run: RunConfig, folder: Path, folders: Sequence[Path], asked: str
+    ranking: Ranking, run: RunConfig, values: Values, folder: Path, folders: Sequence[Path]
 ) -> dict[str, Any]:
     """Write `sweep.json`, the report, and a figure if one numeric hyperparameter was swept."""
     first = max(run.seeds) + 1
@@ -124,7 +156,7 @@ def write_sweep(
         "reference": as_json(run)["reference"],
         "confirm": command(best),
         "versions": versions(),
-        "command": asked,
+        "command": sweep_command(run, values),
     }
     write_report(folders, folder)
     picture = draw_ranking(ranking)
@@ -132,6 +164,15 @@ def write_sweep(
         write_bytes(folder / "sweep.png", picture)
     write_json(folder / "sweep.json", record)
     return record
+
+
+def sweep_command(run: RunConfig, values: Values) -> str:
+    """The command line of the sweep that this run is the first of."""
+    given = options_of_run(dataclasses.replace(run, keep_going=False))
+    swept = {name: list(one) if len(one) > 1 else one[0] for name, one in values.items()}
+    given["values"] = {**given.get("values", {}), **swept}
+    given["values"] = dict(sorted(given["values"].items()))
+    return command_line("sweep", given)
 
 
 def _row(ranking: Ranking, method: ScoreRow) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`bfq sweep`: train a grid of hyperparameters, rank it, and print the command that confirms the best."""
 
 import argparse
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ from bfq.errors import DiskTrouble, say
 from bfq.options import OPTIONS
 
 if TYPE_CHECKING:
-    from bfq.run import RunConfig
     from bfq.sweeps import Ranking
 
 SWEPT = {
@@ -32,40 +30,23 @@ def run(args: argparse.Namespace) -> int:
     from bfq.progress import announced
 
     with announced("loading JAX", quiet=args.json):
-        from bfq.agents.registry import load_agent
-        from bfq.settings import compose
-        from bfq.sweeps import combinations, folder_name, ranked, sweep, write_sweep
+        from bfq.sweeps import run_sweep, sweep_folder, sweep_runs
         from bfq.training.loop import Stopped
 
     options = read_options(args, SWEPT)
     values = options.pop("values", {})
-    agent = load_agent(options.pop("agent", "bfq"))
-    runs = {
-        folder_name(values, chosen): compose(agent=agent, values=chosen, keep_going=True, **options)
-        for chosen in combinations(agent, values)
-    }
-    folder = args.out or _folder(runs)
+    runs = sweep_runs(values, **options)
+    folder = args.out or sweep_folder(runs)
     try:
-        folders = sweep(runs, folder, args.json)
+        ranking, record = run_sweep(runs, values, folder, quiet=args.json)
     except (Stopped, DiskTrouble) as stopped:
         say(f"bfq: {stopped} Run the same command again to continue.")
         return getattr(stopped, "exit_code", 1)
-    ranking = ranked(folders, values)
-    first = next(iter(runs.values()))
-    record = write_sweep(ranking, first, folder, folders, f"bfq {shlex.join(args.words)}")
     if args.json:
         show_json(record)
     else:
         _show(ranking, record, folder)
     return 0
-
-
-def _folder(runs: "dict[str, RunConfig]") -> Path:
-    """A name that depends on all options: the same command continues the same sweep."""
-    from bfq.run import RUNS, folder_for, stem_of
-
-    settings = {name: run.identity() for name, run in runs.items()}
-    return folder_for(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
 
 
 def _show(ranking: "Ranking", record: dict[str, Any], folder: Path) -> None:
