@@ -139,7 +139,7 @@ def test_bad_sweeps_are_refused_and_write_nothing(words, said, tmp_path, capsys)
 def test_a_sweep_in_python_is_the_sweep_of_the_command_line(swept, tmp_path, capsys):
     _, place, record = swept
     options = {"steps": 40, "seeds": 2, "evaluations": 1, "eval_episodes": 1, "quiet": True}
-    options["values"] = GRID | {"width": 8, "policy_target_start": 0}
+    options["values"] = GRID | {"eta": [0.1, 1], "width": 8, "policy_target_start": 0}
     done = bfq.sweep("pendulum-mixed", **options, out=tmp_path / "sweep")
     assert capsys.readouterr().err == ""
     assert [row["scores"] for row in done.record["rows"]] == [
