@@ -188,7 +188,8 @@ class RunConfig:
         """The name of the data, without the folder of a file and without a hash."""
         if self.task.startswith("memory/"):
             return self.task.removeprefix("memory/").rpartition("-")[0]
-        return Path(self.task).stem if Path(self.task).suffix else self.task
+        path = Path(self.task)
+        return path.stem if path.suffix or path.is_absolute() else self.task
 
     @property
     def members(self) -> tuple[Member, ...]:
