@@ -95,7 +95,7 @@ def start(
     for note in () if known or quiet else dataset.notes:
         say(f"note: {note}")
     begins = run.config.get("policy_target_start", 0)
-    if isinstance(begins, int) and begins >= run.steps:
+    if isinstance(begins, int) and begins >= run.steps and not quiet:
         say(
             f"note: the target policy starts to follow the policy at update {begins}, after the end of "
             "this run: --set policy_target_start=0."
@@ -130,11 +130,12 @@ def _in_environment_of(dataset: Dataset, run: RunConfig, quiet: bool) -> RunConf
     try:
         placed = with_environment(run, dataset.env, given)
         _check_environment(placed, dataset)
+        found = f"policies are scored in {dataset.env}, which the data names, without --env."
     except BadInput as error:
-        say(f"note: the data names the environment {dataset.env}, which gives no scores: {error}")
-        return run
+        placed = run
+        found = f"the data names the environment {dataset.env}, which gives no scores: {error}"
     if not quiet:
-        say(f"note: policies are scored in {dataset.env}, which the data names, without --env.")
+        say(f"note: {found}")
     return placed
 
 

@@ -94,7 +94,7 @@ NOUNS = {
     "number": "a finite number",
     "string": "text",
     "boolean": "true or false",
-    "object": "names with values",
+    "object": "names with numbers or words",
     "null": "nothing",
 }
 

@@ -25,6 +25,8 @@ def from_arrays(
     timeouts: npt.ArrayLike | None = None,
     next_observations: npt.ArrayLike | None = None,
     *,
+    terminated: npt.ArrayLike | None = None,
+    truncated: npt.ArrayLike | None = None,
     dones: npt.ArrayLike | None = None,
     episode_starts: npt.ArrayLike | None = None,
     episode_ids: npt.ArrayLike | None = None,
@@ -37,15 +39,17 @@ def from_arrays(
 ) -> Dataset:
     """Build a dataset from logged arrays; BadInput says what is wrong with them and where.
 
-    `terminals` marks states after which nothing follows, `timeouts` rows after which the log merely stops.
-    If these are not known, `dones` (an end of either kind), `episode_starts`, `episode_ids` or
-    `episode_lengths` say where episodes end. Without `next_observations` the observation of the next row is
-    used; the last row of a timed-out episode, which has no logged successor, is then left out. A bound of the
-    actions that is None is inferred from the data.
+    `terminals` marks states after which nothing follows, `timeouts` rows after which the log merely stops;
+    `terminated` and `truncated` are Gymnasium's names of the same. If these are not known, `dones` (an end of
+    either kind), `episode_starts`, `episode_ids` or `episode_lengths` say where episodes end. Without
+    `next_observations` the observation of the next row is used; the last row of a timed-out episode, which has
+    no logged successor, is then left out. A bound of the actions that is None is inferred from the data.
     """
     columns = {
-        "observations": observations, "actions": actions, "rewards": rewards, "terminals": terminals,
-        "timeouts": timeouts, "next_observations": next_observations, "dones": dones,
+        "observations": observations, "actions": actions, "rewards": rewards,
+        "terminals": _either("terminals", terminals, "terminated", terminated),
+        "timeouts": _either("timeouts", timeouts, "truncated", truncated),
+        "next_observations": next_observations, "dones": dones,
         "episode_starts": episode_starts, "episode_ids": episode_ids, "episode_lengths": episode_lengths,
     }  # fmt: skip
     check_value("name", name, Name)
@@ -71,6 +75,12 @@ def from_arrays(
     chosen["infos"] = {key: column[kept] for key, column in extra.items()}
     chosen |= {"action_low": log.action_low, "action_high": log.action_high}
     return Dataset(**chosen, name=name, source=source, notes=notes)
+
+
+def _either(name: str, flags: Any, other: str, same: Any) -> Any:
+    if flags is not None and same is not None:
+        raise refuse("column-twice", f"{name} are given twice, also as {other}")
+    return flags if same is None else same
 
 
 def from_episodes(episodes: Sequence[Mapping[str, Any]], **settings: Any) -> Dataset:
