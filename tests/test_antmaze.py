@@ -152,14 +152,15 @@ def test_an_ant_walks_out_of_its_cell_but_not_through_a_wall():
     assert ((furthest[1:] > 0.9) & (furthest[1:] < 2.0)).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "cell"), [("umaze", (3, 1)), ("medium", (6, 6)), ("large", (7, 9))]
-)
-def test_episodes_start_at_the_origin_with_a_goal_in_its_corner(name, cell):
+CORNERS = {"umaze": (3, 1), "medium": (6, 6), "large": (7, 9)}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_episodes_start_at_the_origin_with_a_goal_in_its_corner(name):
     environment = make_environment(f"bfq/AntMaze-{name}-v0", 1000)
     first = [environment.reset(seed=seed) for seed in range(200)]
     starts = np.array([observation for observation, _ in first])
-    goals = np.array([info["goal"] for _, info in first]) - centers(cell)
+    goals = np.array([info["goal"] for _, info in first]) - centers(CORNERS[name])
     assert MAZES[name].marked("R").tolist() == [[1, 1]]
     assert starts.shape == (200, 29)
     assert (np.abs(starts[:, :2]) <= 0.1).all()
@@ -246,17 +247,16 @@ def test_rows_follow_one_another_with_noisy_actions_and_the_state_before_them(sh
     assert (np.abs(block.actions) < 1.0).mean() > 0.3
 
 
-@pytest.mark.parametrize(
-    "block", [AntMazeBlock("medium", "diverse", 2, 15), NavigateBlock("antmaze-medium", 2, 15)]
-)
+BLOCKS = [AntMazeBlock("medium", "diverse", 2, 15), NavigateBlock("antmaze-medium", 2, 15)]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
 def test_a_block_is_a_function_of_seed_and_index(block):
-    if isinstance(block, NavigateBlock):
-        pytest.importorskip("ogbench")
     first, again = block(1, 2), pickle.loads(pickle.dumps(block))(1, 2)
     assert first.observations.shape == (30, 29)
     assert first.sha256 == again.sha256
-    assert not (block(1, 3).observations == first.observations).all()
-    assert not (block(2, 2).observations == first.observations).all()
+    for other in (block(1, 3), block(2, 2)):
+        assert not (other.observations == first.observations).all()
 
 
 def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
@@ -276,18 +276,15 @@ def test_play_goes_from_other_cells_to_hand_chosen_ones_and_diverse_anywhere():
 
 
 @pytest.mark.parametrize("size", ["medium", "large"])
-@pytest.mark.parametrize("recipe", ["d4rl", "ogbench"])
-def test_no_waypoint_lies_behind_a_wall(size, recipe):
+@pytest.mark.parametrize(("lowest", "guide_of"), [
+    (0.0, antmaze_guide),  # right only up and right of a cell's center, where D4RL's data is
+    (-1.99, lambda maze, rng: navigate_guide(maze, "antmaze", 0.5, rng)),
+])  # fmt: skip
+def test_no_waypoint_lies_behind_a_wall(size, lowest, guide_of):
     maze, rng = MAZES[size], np.random.default_rng(0)
-    # D4RL's planner is right only for places up and right of a cell's center, which its data has.
-    lowest = 0.0 if recipe == "d4rl" else -1.99
-    guides = {
-        "d4rl": lambda: antmaze_guide(maze, rng),
-        "ogbench": lambda: navigate_guide(maze, "antmaze", 0.5, rng),
-    }
     places, goals = centers(maze.free[rng.integers(len(maze.free), size=(2, 500))])
     places = places + rng.uniform(lowest, 1.99, (500, 2))
-    ways = guides[recipe]().waypoints(places, draw_goals(goals, rng)) - places
+    ways = guide_of(maze, rng).waypoints(places, draw_goals(goals, rng)) - places
     for part in np.linspace(0.0, 1.0, 41):
         assert not maze.walls[tuple(maze.cells_at(places + part * ways).T)].any()
 

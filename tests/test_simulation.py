@@ -17,12 +17,7 @@ import pytest
 from bfq.data.readers import d4rl
 from bfq.data.replay import replay
 from bfq.envs import batch
-from bfq.envs.batch import (
-    ParallelEnvironments,
-    SerialEnvironments,
-    make_environments,
-    seconds_per_step,
-)
+from bfq.envs.batch import ParallelEnvironments, SerialEnvironments, make_environments
 from bfq.envs.make import make_environment, registered_limit
 from bfq.envs.robots import (
     GYMNASIUM,
@@ -66,12 +61,10 @@ def trap(tmp_path, monkeypatch):
 
 def test_a_simulator_never_imports_a_module_named_in_its_id(trap):
     for make in (
-        lambda: make_environment(trap, 10),
-        lambda: make_environment(f"ogbench/{trap}", 10),
-        lambda: make_environments(trap, [0, 1], 10),
-        lambda: registered_limit(trap),
+        lambda: make_environment(trap, 10), lambda: make_environment(f"ogbench/{trap}", 10),
+        lambda: make_environments(trap, [0, 1], 10), lambda: registered_limit(trap),
         lambda: open_replay(trap).__enter__(),
-    ):
+    ):  # fmt: skip
         with pytest.raises(BadInput, match="which bfq imports only if you name it"):
             make()
     assert "trap" not in sys.modules
@@ -86,10 +79,10 @@ def test_unknown_ids_and_tasks_without_rewards_are_refused():
         make_environment("ogbench/cube-single-v0", 10)
 
 
-@pytest.mark.parametrize(
-    ("simulator", "module", "extra"),
-    [(MAZE, "ogbench", "ogbench"), ("AdroitHandPen-v1", "gymnasium_robotics", "adroit")],
-)
+PACKAGES = [(MAZE, "ogbench", "ogbench"), ("AdroitHandPen-v1", "gymnasium_robotics", "adroit")]
+
+
+@pytest.mark.parametrize(("simulator", "module", "extra"), PACKAGES)
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, simulator, module, extra):
     monkeypatch.setitem(sys.modules, module, None)  # importing it fails as if it were missing
     with pytest.raises(BadInput, match=rf"{module}: pip install 'bfq-rl\[{extra}\]'"):
@@ -178,9 +171,8 @@ def test_rendering_needs_no_screen():
         "frame = one.render(); print(frame.shape, frame.std() > 5); one.close()"
     )
     bare = {name: os.environ[name] for name in os.environ if name not in ("DISPLAY", "MUJOCO_GL")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=bare, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
     if done.returncode and "EGL" in done.stderr:
         pytest.skip(f"no EGL here: {done.stderr.splitlines()[-1]}")
     assert (done.stdout.strip(), done.stderr) == ("(320, 320, 3) True", "")
@@ -267,15 +259,17 @@ def test_environments_in_processes_give_the_numbers_of_one_process(simulator, st
 
 def test_long_evaluations_use_all_cores_and_short_ones_do_not(monkeypatch):
     monkeypatch.setattr(batch, "cores", lambda: 2)
+    parallel, serial = ParallelEnvironments, SerialEnvironments
     for seconds, seeds, kind in (
-        (1e9, [0, 1], ParallelEnvironments),
-        (1e-6, [0, 1], SerialEnvironments),
-        (1e9, [0], SerialEnvironments),
+        (1e9, [0, 1], parallel),
+        (1e-6, [0, 1], serial),
+        (1e9, [0], serial),
     ):
         monkeypatch.setattr(batch, "seconds_per_step", lambda _, seconds=seconds: seconds)
         with closing(make_environments("Pendulum-v1", seeds, 10)) as opened:
             assert isinstance(opened, kind)
-    assert 0.0 < seconds_per_step("Pendulum-v1") < 1.0
+    monkeypatch.undo()
+    assert 0.0 < batch.seconds_per_step("Pendulum-v1") < 1.0
 
 
 class Own(gymnasium.Env):
