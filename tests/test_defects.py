@@ -87,12 +87,9 @@ def npz(**columns):
 
 
 def observations_counting():
-    rows = np.arange(N) % LENGTH
-    made = clean()
-    return {
-        name: np.c_[made[name], rows + shift]
-        for name, shift in (("observations", 0), ("next_observations", 1))
-    }
+    rows, made = np.arange(N) % LENGTH, clean()
+    shifts = {"observations": 0, "next_observations": 1}
+    return {name: np.c_[made[name], rows + shift] for name, shift in shifts.items()}
 
 
 def returns():
@@ -106,8 +103,7 @@ def joined_to_itself():
 
 def shifted(by):
     """Next observations that are taken from another row than the one below."""
-    now = clean()["observations"]
-    return np.roll(now, -by, axis=0)
+    return np.roll(clean()["observations"], -by, axis=0)
 
 
 SHORT = clean()["timeouts"] * 1.0
@@ -181,7 +177,7 @@ def test_every_defect_has_an_example_and_every_example_a_defect():
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *NOTED])
-def test_a_defect_is_found_and_told_with_its_row_and_remedy(name, tmp_path):
+def test_a_defect_is_found_with_its_row_and_remedy(name, tmp_path):
     build, row = EXAMPLES[name]
     if name in REFUSED:
         with pytest.raises(BadInput) as raised:
@@ -273,9 +269,8 @@ def test_suspicions_are_not_raised_on_what_only_looks_like_them():
     rng, rows = np.random.default_rng(2), np.arange(N)
     sparse = (rows % LENGTH > 20) * 1.0  # at the goal until the end: it rises, and is no sum
     distance = -np.abs(rng.normal(size=N))
-    goal = np.tile(np.linspace(-1, 0, LENGTH) ** 3, EPISODES) + 0.01 * rng.normal(
-        size=N
-    )  # nears its goal
+    goal = np.tile(np.linspace(-1, 0, LENGTH) ** 3, EPISODES)  # nears its goal
+    goal += 0.01 * rng.normal(size=N)
     for rewards in (sparse, distance, goal, sparse - 1.0):
         assert from_arrays(**clean(rewards=rewards)).notes == ()
     rest = clean()  # a robot that stands still for most of the log
@@ -296,7 +291,5 @@ def test_suspicions_are_not_raised_on_what_only_looks_like_them():
 
 def test_the_largest_numbers_are_taken_without_a_warning():
     huge = np.where(np.arange(N) % 2, 3e38, -3e38)
-    data = from_arrays(
-        **clean(rewards=huge, observations=np.c_[huge, huge[::-1]], next_observations=None)
-    )
-    assert len(data) == N - EPISODES
+    given = clean(rewards=huge, observations=np.c_[huge, huge[::-1]], next_observations=None)
+    assert len(from_arrays(**given)) == N - EPISODES

@@ -5,8 +5,8 @@ import json
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -48,7 +48,7 @@ def dataset(observations, actions, rewards, **changes):
 
 
 @pytest.fixture
-def tiny() -> Dataset:
+def tiny():
     """Three episodes: three rows that end in a terminal, two that time out, and one row alone."""
     return dataset(
         [[0, 5], [1, 5], [2, 5], [0, 5], [3, 5], [9, 5]],
@@ -60,7 +60,7 @@ def tiny() -> Dataset:
     )
 
 
-def cloud(size: int, **changes: Any) -> Dataset:
+def cloud(size, **changes):
     """Random rows in episodes of 50."""
     rng = np.random.default_rng(0)
     ends = np.arange(size) % 50 == 49
@@ -69,7 +69,7 @@ def cloud(size: int, **changes: Any) -> Dataset:
     return dataset(seen, acts, rng.normal(size=size), episode_ends=ends, **changes)
 
 
-def cut_small(monkeypatch, rows: int):
+def cut_small(monkeypatch, rows):
     monkeypatch.setattr(coverage, "CHUNK_ROWS", rows)
     monkeypatch.setattr(chunks, "__defaults__", (rows,))
 
@@ -79,8 +79,7 @@ def cut_small(monkeypatch, rows: int):
 
 def test_everything_about_three_small_episodes(tiny):
     facts = inspect(tiny)
-    assert facts["counts"]["transitions"] == 6
-    assert facts["counts"]["episodes"] == 3
+    assert (facts["counts"]["transitions"], facts["counts"]["episodes"]) == (6, 3)
     assert facts["counts"]["bytes"] == 6 * (4 * (2 + 1 + 1 + 2 + 1) + 1)
     ends = facts["episodes"]
     assert (ends["terminated"], ends["timed_out"], ends["masked_inside"]) == (1, 2, 0)
@@ -90,13 +89,10 @@ def test_everything_about_three_small_episodes(tiny):
     assert (ends["return"]["q25"], ends["return"]["q75"]) == (-0.5, 3.0)
     assert facts["rewards"]["zeros"] == pytest.approx(1 / 3)
     assert [value for value, _ in facts["rewards"]["values"]] == [-1, 0, 1, 2, 3]
-    assert facts["observations"]["low"] == [0, 5]
-    assert facts["observations"]["high"] == [9, 5]
-    assert facts["observations"]["mean"] == [2.5, 5]
-    assert facts["observations"]["std"] == [pytest.approx(np.std([0, 1, 2, 0, 3, 9])), 0]
-    assert facts["actions"]["at_bound"] == [
-        0.5
-    ]  # −1, 1, and 0.9995: nearer than 0.001 of the range
+    seen = facts["observations"]
+    assert (seen["low"], seen["high"], seen["mean"]) == ([0, 5], [9, 5], [2.5, 5])
+    assert seen["std"] == [pytest.approx(np.std([0, 1, 2, 0, 3, 9])), 0]
+    assert facts["actions"]["at_bound"] == [0.5]  # −1, 1 and 0.9995: within 0.001 of the range
     assert facts["duplicates"] == {"transitions": 0, "observations": 1}
     assert facts["consistency"] == {"compared": 3, "equal": 1.0, "max_deviation": 0.0}
     assert facts["coverage"]["varying"] == 1
@@ -112,21 +108,17 @@ def test_facts_do_not_depend_on_how_rows_are_cut(monkeypatch):
     whole = inspect(cloud(1000))
     assert whole["rewards"]["values"] is None  # too many to list
     cut_small(monkeypatch, 7)
-    cut = inspect(cloud(1000))
-    assert json.dumps(_rounded(cut)) == json.dumps(_rounded(whole))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rounded(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(inner) for inner in value]
-    return round(value, 9) if isinstance(value, float) else value
+    (found, kinds), (expected, wanted) = (
+        jax.tree.flatten(x) for x in (inspect(cloud(1000)), whole)
+    )
+    assert kinds == wanted
+    for a, b in zip(found, expected, strict=True):
+        assert a == (pytest.approx(b, rel=0, abs=1e-9) if isinstance(b, float) else b)
 
 
 def test_mapped_files_are_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    size = 20_000
-    tall = np.lib.format.open_memmap(tmp_path / "tall.npy", "w+", np.float32, (size, 200))
+    size = 40_000
+    tall = np.lib.format.open_memmap(tmp_path / "tall.npy", "w+", np.float32, (size, 100))
     tall[:] = np.random.default_rng(0).normal(size=tall.shape)
     thin = np.zeros(size, np.float32)
     ends = np.arange(size) % 1000 == 999
@@ -249,17 +241,15 @@ def logged(simulator, episodes=2, steps=40):
 
 
 @pytest.fixture(scope="module")
-def cheetah() -> Dataset:
+def cheetah():
     return logged("HalfCheetah-v4", episodes=3, steps=120)
 
 
 def test_a_simulator_replays_its_own_data_to_rounding(cheetah):
     found = replay(cheetah, "HalfCheetah-v4", rows=50)
     json.dumps(found, allow_nan=False)
-    assert found["stored"] == "before"
-    assert found["rows"] == 50
-    assert found["relative"]["max"] < 1e-6
-    assert found["reward"]["max"] < 1e-6
+    assert (found["stored"], found["rows"]) == ("before", 50)
+    assert max(found["relative"]["max"], found["reward"]["max"]) < 1e-6
     assert [(at["steps"], at["episodes"]) for at in found["drift"]] == [(1, 3), (10, 3), (100, 3)]
     assert found["drift"][1]["max"] < 1e-5
     assert found["verdict"] == "HalfCheetah-v4 moves as the data did, up to rounding."
@@ -333,17 +323,15 @@ def test_all_that_a_simulator_counts_to_its_state_is_set():
     assert all(isinstance(value, int) for value in lamp.state[2])
 
 
-@pytest.mark.parametrize(("value", "says"), [(np.nan, "NaN"), (1e300, None)])
-def test_wild_states_leave_no_file_behind(cheetah, tmp_path, monkeypatch, value, says):
+def test_wild_states_leave_no_file_behind(cheetah, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wild = {**cheetah.infos, "qvel": cheetah.infos["qvel"].copy()}
-    wild["qvel"][:, 2] = value
-    broken = replace(cheetah, infos=wild)
-    if says:
-        with pytest.raises(BadInput, match=says):
-            replay(broken, "HalfCheetah-v4", rows=5)
-    else:
-        assert "MuJoCo warned" in " ".join(replay(broken, "HalfCheetah-v4", rows=5)["notes"])
+    wild = cheetah.infos["qvel"].copy()
+    broken = replace(cheetah, infos={**cheetah.infos, "qvel": wild})
+    wild[:, 2] = np.nan
+    with pytest.raises(BadInput, match="NaN"):
+        replay(broken, "HalfCheetah-v4", rows=5)
+    wild[:, 2] = 1e300
+    assert "MuJoCo warned" in " ".join(replay(broken, "HalfCheetah-v4", rows=5)["notes"])
     assert list(tmp_path.iterdir()) == []
 
 
