@@ -41,10 +41,8 @@ def transitions(n=32):
 
 def shaken(tree, by=0.1):
     """The tree with other numbers, so that a test can tell it from its original."""
-    return jax.tree.map(
-        lambda x: x + by * jnp.cos(7.0 * jnp.arange(x.size, dtype=jnp.float32)).reshape(x.shape),
-        tree,
-    )
+    wave = lambda x: jnp.cos(7.0 * jnp.arange(x.size, dtype=jnp.float32)).reshape(x.shape)
+    return jax.tree.map(lambda x: x + by * wave(x), tree)
 
 
 def setup(name, **values):
@@ -90,9 +88,8 @@ def assert_mostly_close(one, other, atol=1e-4, share=0.01):
 
 def first_step(params, gradient, rate, decay=0.0):
     """Adam's first step is −rate · g/(|g| + ε); AdamW's has −rate · decay · p as well."""
-    return jax.tree.map(
-        lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p), params, gradient
-    )
+    step = lambda p, g: p - rate * (g / (jnp.abs(g) + 1e-8) + decay * p)
+    return jax.tree.map(step, params, gradient)
 
 
 def scaled(critics, factor):
@@ -136,10 +133,8 @@ def two_actions(n=600):
     """One state, actions near ±0.5 logged alike, reward 1 + a, no future: Q(a) = 1 + a."""
     rng = np.random.default_rng(0)
     a = 0.5 * rng.choice([-1.0, 1.0], (n, 1)) + 0.05 * rng.normal(size=(n, 1))
-    s, rewards = np.ones((n, 1)), 1.0 + a[:, 0]
-    return columns(
-        observations=s, actions=a, next_observations=s, rewards=rewards, masks=0 * rewards
-    )
+    s, r = np.ones((n, 1)), 1.0 + a[:, 0]
+    return columns(observations=s, actions=a, next_observations=s, rewards=r, masks=0 * r)
 
 
 def trained(name, rows, config, members=None, spec=SPEC):

@@ -22,9 +22,7 @@ def temporary(prefix):
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = temporary("bfq-compiled-")
-os.environ["BFQ_HOME"] = temporary(
-    "bfq-tests-"
-)  # data that tests make is kept away from the user's own
+os.environ["BFQ_HOME"] = temporary("bfq-tests-")  # data of tests is kept away from the user's
 
 import jax  # noqa: E402 - after the flags, which JAX reads once
 import pytest  # noqa: E402

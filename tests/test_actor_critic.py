@@ -47,9 +47,8 @@ def test_weights_of_the_policy_decay_apart_from_adam_and_those_of_the_critics_do
     update = jax.jit(get_agent(name).update)
     decayed, _ = update(state, batch, KEY, config)
     plain, _ = update(state, batch, KEY, dataclasses.replace(config, weight_decay=0.0))
-    expected = jax.tree.map(
-        lambda new, old: new - 1e-2 * 0.5 * old, plain.policy.params, state.policy.params
-    )
+    step = lambda new, old: new - 1e-2 * 0.5 * old
+    expected = jax.tree.map(step, plain.policy.params, state.policy.params)
     assert_close(decayed.policy.params, expected, rtol=0)
     assert_close(decayed.critics.params, plain.critics.params, rtol=0, atol=1e-8)
 

@@ -10,12 +10,9 @@ from bfq.settings import command, compose
 from bfq.tasks.catalog import DEFAULT_TASK, GENERATED, PAPER, TASKS, get_task
 from bfq.tasks.sources import availability, load_dataset
 
-REFERENCES = {  # D4RL's: the returns scored 0 and 100
-    "halfcheetah": (-280.178953, 12135.0),
-    "hopper": (-20.272305, 3234.3),
-    "walker2d": (1.629008, 4592.3),
-    "pen": (96.262799, 3076.8331017826877),
-}
+# D4RL's returns that are scored 0 and 100.
+REFERENCES = {"halfcheetah": (-280.178953, 12135.0), "hopper": (-20.272305, 3234.3),
+              "walker2d": (1.629008, 4592.3), "pen": (96.262799, 3076.8331017826877)}  # fmt: skip
 SUCCESS = ("antmaze", "ogbench")  # families scored by success
 TRANSFORMS = {"locomotion": "return_range", "antmaze": "minus_one"}
 LIMITS = {"pen": 100, "cube": 200, "scene": 750, "humanoidmaze": 2000}

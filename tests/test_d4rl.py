@@ -430,11 +430,9 @@ def test_a_policy_that_cannot_be_read_is_refused(tmp_path, changes, match):
 
 
 def test_a_mean_stored_twice_without_a_logged_deviation_is_refused(tmp_path):
-    stored = network(output="gaussian")
-    stored |= {
-        f"metadata/policy/last_fc_log_std/{part}": stored[f"metadata/policy/last_fc/{part}"]
-        for part in ("weight", "bias")
-    }
+    stored, last = network(output="gaussian"), "metadata/policy/last_fc"
+    for part in ("weight", "bias"):
+        stored[f"{last}_log_std/{part}"] = stored[f"{last}/{part}"]
     varying = {"infos/action_log_std": np.arange(6.0).reshape(3, 2)}
     for more in ({}, varying, {"infos/action_log_std": np.zeros((3, 5))}):
         path = written(tmp_path / "log.hdf5", {**stored, **more})

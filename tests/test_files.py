@@ -28,18 +28,13 @@ def test_a_folder_is_locked_by_one_process_and_its_lock_is_not_emptied(tmp_path)
         assert (tmp_path / ".lock").read_text() == "kept"
 
 
-NO_LOCKS = {
-    "a link": lambda lock: lock.symlink_to("../precious"),
-    "a pipe": os.mkfifo,
-    "a folder": Path.mkdir,
-}
-
-
-@pytest.mark.parametrize("kind", NO_LOCKS)
-def test_a_lock_that_is_not_a_plain_file_is_refused_and_left_alone(tmp_path, kind):
+@pytest.mark.parametrize(
+    "make", [lambda lock: lock.symlink_to("../precious"), os.mkfifo, Path.mkdir]
+)
+def test_a_lock_that_is_not_a_plain_file_is_refused_and_left_alone(tmp_path, make):
     (tmp_path / "precious").write_text("kept")
     (tmp_path / "run").mkdir()
-    NO_LOCKS[kind](tmp_path / "run" / ".lock")
+    make(tmp_path / "run" / ".lock")
     with pytest.raises(BadInput, match="not a plain file"), locked(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "kept"

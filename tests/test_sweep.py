@@ -104,10 +104,8 @@ def test_folders_of_other_runs_are_not_changed(swept, capsys, inside, words, sai
 
 def test_panels_of_one_task_share_an_axis(swept, monkeypatch):
     panels = {"plain": {0.1: [10.0, 20.0], 1.0: [30.0]}, "fql": {0.1: [60.0], 1.0: [90.0]}}
-    limits = [
-        {axes.get_ylim() for axes in draw_sweeps(panels, "eta", "eta", "score", level=level).axes}
-        for level in (False, True)
-    ]
+    drawn = (draw_sweeps(panels, "eta", "eta", "score", level=level) for level in (False, True))
+    limits = [{axes.get_ylim() for axes in figure.axes} for figure in drawn]
     assert [len(found) for found in limits] == [2, 1]
     ((low, high),) = limits[1]
     assert low < 10.0 < 90.0 < high
