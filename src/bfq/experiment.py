@@ -152,7 +152,7 @@ def _data_record(run: RunConfig, dataset: Dataset) -> DataRecord:
     description, normalized = dataset.describe(), None
     if run.reference and run.metric == "return":
         normalized = run.reference.normalize(description["return_mean"])
-    return DataRecord(**description, normalized_mean=normalized)
+    return DataRecord(**description, normalized_mean=normalized, labels=dataset.labels)
 
 
 def _read(task: str, quiet: bool) -> Dataset:

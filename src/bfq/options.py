@@ -186,6 +186,15 @@ class RunOptions(TypedDict, total=False):
     chunk: Annotated[Positive, option("updates per compiled call; default depends on the device")]
 
 
+class ImportOptions(TypedDict, total=False):
+    """How tables and files of a log are read: options of `bfq data import` and `bfq.load_dataset`."""
+
+    units: Annotated[
+        dict[str, str],
+        option("the unit of a column, or none; other units come from the header", "COLUMN=UNIT"),
+    ]
+
+
 class Option(NamedTuple):
     """One option, as its declaration describes it."""
 
@@ -224,6 +233,7 @@ def options_of(*declarations: type) -> dict[str, Option]:
 
 
 OPTIONS = options_of(RunOptions, ActingOptions)
+IMPORT = options_of(ImportOptions)
 PROTOCOL = options_of(ProtocolValues)
 ACTING = options_of(ActingOptions)
 

@@ -7,15 +7,38 @@ validates JSON by hand.
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from bfq.errors import BadInput
 from bfq.files import check_regular
 
 T = TypeVar("T")
+Word = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=200)]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """The name of one number in an observation or an action, and its unit if that is known."""
+
+    name: Word
+    unit: Word = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the numbers of a log are, in their order."""
+
+    observations: list[Quantity]
+    actions: list[Quantity]
+    categories: dict[Word, list[str]] = field(default_factory=dict)  # one-hot columns
 
 
 def decode(content: str | bytes, kind: type[T], where: str) -> T:

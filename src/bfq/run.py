@@ -32,7 +32,7 @@ from bfq.options import (
     Simulator,
     Value,
 )
-from bfq.records import check_complete, decode, read_text
+from bfq.records import Labels, check_complete, decode, read_text
 
 FORMAT: Literal[2] = 2
 LARGEST_FLOAT32 = 3.4028234663852886e38
@@ -127,6 +127,7 @@ class DataRecord:
     return_std: float | None
     return_max: float | None
     normalized_mean: float | None = None
+    labels: Labels | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +147,8 @@ class OnlineConfig:
     exploration: Factor
 
 
-RARE = ("start_from", "parent", "online")  # fields that files leave out where they are None
+# Fields that files leave out where they are None.
+RARE = ("start_from", "parent", "online", "labels")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -255,7 +257,12 @@ class MetricsRow:
 def as_json(record: Any) -> dict[str, Any]:
     """A configuration or a record as plain dictionaries and lists."""
     content: dict[str, Any] = msgspec.to_builtins(record)
-    return {k: v for k, v in content.items() if v is not None or k not in RARE}
+    return _without_rare(content)
+
+
+def _without_rare(content: dict[str, Any]) -> dict[str, Any]:
+    kept = {k: v for k, v in content.items() if v is not None or k not in RARE}
+    return {k: _without_rare(v) if isinstance(v, dict) else v for k, v in kept.items()}
 
 
 def write_config(folder: Path, run: RunConfig) -> None:

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bfq.cli.words import show_json, show_table
+from bfq.cli.words import add_options, read_options, show_json, show_table
 from bfq.errors import BadInput, say
 from bfq.files import make_folder, write_bytes, write_json
-from bfq.options import parse_names
+from bfq.options import IMPORT, parse_names
 
 VERBS = {
     "make": "generate a dataset locally, from policies and planners that ship with bfq",
@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         for users, flag, settings in ARGUMENTS:
             if name in users.split():
                 verb.add_argument(flag, **settings)
+        if name == "import":
+            add_options(verb, IMPORT)
         verb.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -134,6 +136,7 @@ def _import(args: argparse.Namespace) -> int:
     from bfq.tasks.sources import import_files
 
     settings = {name: getattr(args, name) for name in ("action_low", "action_high", "reward_on")}
+    settings |= read_options(args, IMPORT)
     dataset = import_files(
         args.files, args.name, parse_names(args.columns, "--columns"), args.replace, **settings
     )
@@ -196,19 +199,20 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _show(dataset: Any, as_json: bool) -> int:
-    from bfq.data.inspect import count_plans, masses_hint
+    from bfq.data.inspect import count_plans, label_texts, masses_hint, spell_labels
     from bfq.tasks.catalog import TASKS
 
-    facts = dataset.describe()
+    facts, named = dataset.describe(), label_texts(dataset)
     if as_json:
-        show_json({**facts, "env": dataset.env, "notes": list(dataset.notes)})
+        show_json({**facts, "env": dataset.env, "labels": named, "notes": list(dataset.notes)})
         return 0
     mean, std, most = (facts[f"return_{name}"] for name in ("mean", "std", "max"))
     rows = [
         ("transitions", f"{facts['transitions']:,}"),
         ("episodes", f"{facts['episodes']:,}"),
         ("episode return", f"{mean:.1f} ± {std:.1f}, at most {most:.1f}"),
-        ("observations, actions", f"{dataset.observation_dim}, {dataset.action_dim}"),
+        ("observations", spell_labels(named["observations"], dataset.observation_dim)),
+        ("actions", spell_labels(named["actions"], dataset.action_dim)),
         ("source", facts["source"]),
         ("sha256", facts["sha256"]),
     ]

@@ -1,6 +1,7 @@
 """Build a dataset from logged arrays or episodes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bfq.data.defects import refuse
 from bfq.data.suspicions import check_succession, find_suspicions
 from bfq.errors import unknown
 from bfq.options import Name
-from bfq.records import check_value
+from bfq.records import Labels, check_value
 
 EPISODE_PARTS = (*NEEDED, "terminated", "terminals", "infos")
 
@@ -36,6 +37,7 @@ def from_arrays(
     action_high: npt.ArrayLike | None = 1.0,
     name: str = "arrays",
     source: str = "arrays given by the user",
+    labels: Labels | None = None,
 ) -> Dataset:
     """Build a dataset from logged arrays; BadInput says what is wrong with them and where.
 
@@ -54,6 +56,7 @@ def from_arrays(
     }  # fmt: skip
     check_value("name", name, Name)
     log, found = check_columns(columns, action_low, action_high)
+    log = replace(log, labels=labels)
     ends, following, left_out = log.ends, log.next_observations, 0
     kept: slice | Flags = slice(None)
     if following is None:
@@ -74,7 +77,7 @@ def from_arrays(
     chosen: Any = {column: values[kept] for column, values in zip(COLUMNS, rows, strict=True)}
     chosen["infos"] = {key: column[kept] for key, column in extra.items()}
     chosen |= {"action_low": log.action_low, "action_high": log.action_high}
-    return Dataset(**chosen, name=name, source=source, notes=notes)
+    return Dataset(**chosen, name=name, source=source, notes=notes, labels=labels)
 
 
 def _either(name: str, flags: Any, other: str, same: Any) -> Any:

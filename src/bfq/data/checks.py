@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bfq.data.dataset import Flags, Floats
 from bfq.data.defects import NAME_COLUMNS, count_rows, describe_rows, note, refuse
 from bfq.data.ranges import clip_actions, complete_range
+from bfq.records import Labels
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -38,6 +39,12 @@ class Logged:
     timeout: Flags  # (N,)
     action_low: Floats  # (a,)
     action_high: Floats  # (a,)
+    labels: Labels | None = None
+
+    def name(self, word: str, column: int) -> str:
+        """The user's name of a column, such as temp; else `observations column 3`."""
+        known = getattr(self.labels, word, None)
+        return known[column].name if known else f"{word} column {column}"
 
     def __len__(self) -> int:
         return len(self.rewards)

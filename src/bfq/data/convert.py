@@ -14,7 +14,8 @@ from bfq.data.dataset import Dataset
 from bfq.data.defects import describe_rows, refuse
 from bfq.data.ranges import BOUNDS
 from bfq.data.readers import Table, reader
-from bfq.errors import BadInput
+from bfq.errors import BadInput, unknown
+from bfq.options import IMPORT, check_options
 
 HDF5 = (".hdf5", ".h5")
 KINDS = (
@@ -31,15 +32,20 @@ def as_dataset(data: Any, columns: Mapping[str, Any] | None = None, **options: A
             of episodes as `from_episodes` takes them; a Minari dataset; a replay buffer of d3rlpy or
             Stable-Baselines3.
         columns: For tables and files, which column is which: `{"observations": "temperature+pressure"}`.
-        options: `action_low` and `action_high`, inferred from the data if they are not given, and `name`.
+        options: `action_low` and `action_high`, inferred from the data if they are not given, `name`, and, for
+            tables and files, the options of `bfq data import`.
     """
+    for name in options:
+        if name not in (*BOUNDS, "name", *IMPORT):
+            raise unknown("option", name, (*BOUNDS, "name", *IMPORT))
     given = {name: value for name, value in options.items() if value is not None}
+    given |= check_options({name: given[name] for name in IMPORT if name in given}, IMPORT)
     if isinstance(data, str | Path):
         return read_path(Path(data).expanduser(), columns, **given)
     table = _as_table(data)
     if table is not None:
         return reader("tables:from_table")(table, "table", columns, **given)
-    _check_plain(f"a {type(data).__name__}", columns)
+    _check_plain(f"a {type(data).__name__}", _of_columns(columns, given))
     if isinstance(data, Dataset):
         _check_plain("a Dataset", given)
         return data
@@ -67,16 +73,21 @@ def read_path(path: Path, columns: Mapping[str, Any] | None = None, **options: A
     if (path / "meta" / "info.json").is_file():
         return reader("lerobot:read_lerobot")(path, columns, **options)
     if path.is_dir() or not (there or path.suffix):
-        _check_plain(f"the Minari dataset {path}", columns)
+        _check_plain(f"the Minari dataset {path}", _of_columns(columns, options))
         folder = path if path.is_dir() else reader("minari:find_minari")(str(path))
         return reader("minari:read_minari")(folder, **options)
     function = _layout(path) if path.suffix.lower() in HDF5 else None
-    if function == "d4rl:read_d4rl" and columns:
+    if function == "d4rl:read_d4rl" and _of_columns(columns, options):
         function = None  # a table with these columns
     if function is None:
         return reader("tables:read_table")(path, columns, **options)
-    _check_plain(f"the layout of {path.name}", columns)
+    _check_plain(f"the layout of {path.name}", _of_columns(columns, options))
     return reader(function)(path, **options)
+
+
+def _of_columns(columns: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that only tables with columns have."""
+    return {**(columns or {}), **{name: options[name] for name in IMPORT if name in options}}
 
 
 def _check_plain(what: str, settings: Mapping[str, Any] | None) -> None:

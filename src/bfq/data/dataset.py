@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from bfq.envs.make import resolve
 from bfq.errors import BadInput
+from bfq.records import Labels
 from bfq.run import LARGEST_FLOAT32, Float32
 
 Floats = npt.NDArray[np.float32]
@@ -51,6 +52,7 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what a user should know about it
     infos: Columns = field(default_factory=dict)  # qpos, qvel, …: columns that agents do not see
     env: str | None = None  # the environment that the data names, such as Pendulum-v1
+    labels: Labels | None = None  # names and units, if the data has them
 
     def __repr__(self) -> str:
         return (
@@ -147,6 +149,8 @@ class Dataset:
                 raise BadInput(
                     f"{self.name} and {other.name} cannot be joined: {name} is {one} and {two}."
                 )
+        if self.labels and other.labels and self.labels != other.labels:
+            raise BadInput(f"{self.name} and {other.name} cannot be joined: their columns differ.")
         columns: dict[str, Any] = {
             name: np.concatenate([column, other.columns[name]])
             for name, column in self.columns.items()
@@ -165,6 +169,7 @@ class Dataset:
             source="; ".join(dict.fromkeys((self.source, other.source))),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             env=self.env if self.env == other.env else None,
+            labels=self.labels or other.labels,
         )
 
     def filter(self, keep: Callable[["Dataset"], bool]) -> "Dataset":

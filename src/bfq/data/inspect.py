@@ -38,6 +38,7 @@ def masses_hint(source: str) -> str:
 
 PLAN_COLUMN = "subtask"  # of play data: 1 where a plan ends, 2 where it succeeds
 BINS = 40  # of a histogram, at most
+LABELED = ("observations", "actions")
 FEW = 20  # distinct rewards that are listed, and the fewest episodes for a correlation
 SLACK = 1e-3  # of the action range: values closer to a bound count as at the bound
 
@@ -63,6 +64,7 @@ def inspect(dataset: Dataset) -> dict[str, Any]:
         "rewards": rewards(dataset.rewards),
         "observations": seen.as_lists(),
         "actions": actions(dataset),
+        "labels": label_texts(dataset),
         "duplicates": {
             "transitions": count_repeats(whole),
             "observations": count_repeats([dataset.observations]),
@@ -71,6 +73,16 @@ def inspect(dataset: Dataset) -> dict[str, Any]:
         "consistency": compare_next_observations(dataset),
     }
     return facts | {"plans": count_plans(dataset), "remarks": list(remarks(facts))}
+
+
+def label_texts(dataset: Dataset) -> dict[str, list[str]]:
+    """Names with units of the observations and of the actions, if they are known."""
+    return {word: [str(one) for one in getattr(dataset.labels, word, ())] for word in LABELED}
+
+
+def spell_labels(names: list[str], count: int) -> str:
+    """How many there are, with their names if they are known."""
+    return f"{count}: {', '.join(names)}" if names else str(count)
 
 
 def count_plans(dataset: Dataset) -> dict[str, int] | None:
@@ -93,7 +105,10 @@ def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("source", facts["source"]),
         ("size", f"{counts['transitions']:,} transitions, {_size(counts['bytes'])}"),
-        ("observations, actions", f"{counts['observation_dim']}, {counts['action_dim']}"),
+        *(
+            (word, spell_labels(facts["labels"][word], counts[f"{word[:-1]}_dim"]))
+            for word in LABELED
+        ),
         ("episodes", f"{counts['episodes']:,}: {kinds}"),
         ("return", _range(ends["return"])),
         ("length", _range(ends["length"])),
@@ -193,10 +208,11 @@ def remarks(facts: dict[str, Any]) -> Iterator[str]:
         )
     if got["farthest"] > 100:
         yield f"A reward lies {got['farthest']:.0f} standard deviations from the mean reward."
-    unused = [str(k) for k, std in enumerate(acts["std"]) if std == 0]
+    names = facts["labels"]["actions"] or [str(k) for k in range(counts["action_dim"])]
+    unused = [name for name, std in zip(names, acts["std"], strict=True) if std == 0]
     if unused:
         yield f"Actions that never change: {', '.join(unused)}."
-    pushed = [str(k) for k, share in enumerate(acts["at_bound"]) if share > 0.5]
+    pushed = [name for name, share in zip(names, acts["at_bound"], strict=True) if share > 0.5]
     if pushed:
         yield f"Actions at a bound in more than half of the rows: {', '.join(pushed)}."
     if hint := masses_hint(facts["source"]):

@@ -29,8 +29,8 @@ from bfq.data.dataset import Column, Dataset, DataSummary, SummaryCard
 from bfq.errors import BadInput, Busy
 from bfq.files import locked, write_json, writing
 from bfq.options import Name, Positive, Simulator
-from bfq.records import decode, read_text
-from bfq.run import LARGEST_FLOAT32, Float32
+from bfq.records import Labels, decode, read_text
+from bfq.run import LARGEST_FLOAT32, Float32, as_json
 
 HOME = "BFQ_HOME"  # the environment variable that names the folder
 CARD = "dataset.json"
@@ -74,6 +74,7 @@ class SharedLayout:
     action_low: list[Float32]
     action_high: list[Float32]
     infos: list[ColumnName]
+    labels: Labels | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,10 @@ class Card(SharedLayout):
         for name in ("observation_mean", "observation_std"):
             if len(getattr(self.summary, name)) != self.observation_dim:
                 raise ValueError(f"summary.{name} must have observation_dim numbers")
+        if self.labels and (len(self.labels.observations), len(self.labels.actions)) != (
+            self.observation_dim, self.action_dim
+        ):  # fmt: skip
+            raise ValueError("labels must name every observation and every action")
         if len(set(self.infos)) < len(self.infos):
             raise ValueError("infos must not repeat a name")
 
@@ -140,8 +145,9 @@ def open_dataset(folder: Path) -> Dataset:
             f"{folder / 'returns.npy'} is damaged: it holds numbers that are not finite."
         )
     named = replace(
-        dataset, name=card.name, source=card.source, notes=tuple(card.notes), env=card.env
-    )
+        dataset, name=card.name, source=card.source, notes=tuple(card.notes), env=card.env,
+        labels=card.labels,
+    )  # fmt: skip
     summary = DataSummary(**vars(card.summary), episode_returns=returns)
     vars(named)["summary"] = summary  # where cached_property looks
     return named
@@ -289,13 +295,13 @@ class Writer:
         """Add transitions; all pieces have the same widths, bounds and extra columns."""
         layout = SharedLayout(
             piece.observation_dim, piece.action_dim, piece.action_low.tolist(),
-            piece.action_high.tolist(), sorted(piece.infos),
+            piece.action_high.tolist(), sorted(piece.infos), piece.labels,
         )  # fmt: skip
         journal = self._journal
         if journal.layout not in (None, layout):
             raise BadInput(
                 f"{piece.name} does not fit the pieces before it: its observations, actions, action bounds "
-                "(give them: --action-low, --action-high) or extra columns differ."
+                "(give them: --action-low, --action-high), names or extra columns differ."
             )
         parts = [getattr(piece, name).reshape(len(piece), -1) for name in PACKED]
         packed = np.concatenate(parts, axis=1)
@@ -339,7 +345,7 @@ class Writer:
                 transitions=self.rows, summary=SummaryCard(**values), env=env,
             )  # fmt: skip
             decode(msgspec.json.encode(card), Card, str(self._folder / CARD))  # it can be read
-            write_json(self._part / CARD, msgspec.to_builtins(card))
+            write_json(self._part / CARD, as_json(card))
             (self._part / "journal.json").unlink()
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             if self._folder.exists():  # renaming leaves the shortest possible moment without either

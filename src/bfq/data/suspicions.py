@@ -16,6 +16,7 @@ MOST = 0.9  # of the informative rows: enough to say what a column is
 SAME = 1e-3  # of the spread of a column: values closer than this differ by rounding only
 STEADY = 0.99  # of the steps: rewards that go one way as often as this may be sums
 FAR = {"observations": 1000.0, "rewards": 1000.0, "actions": 20.0}  # times the others' spread
+MOST_NAMES = 20  # in a sentence
 RARE = 10_000  # one row in so many may be an outlier; more frequent values belong to the data
 NARROW = 0.1  # of the range
 
@@ -163,6 +164,8 @@ def _constant(log: Logged) -> Iterator[str]:
             listed = ", ".join(
                 f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
             )
+            if log.labels:
+                listed = ", ".join(log.name(name, column) for column in constant[:MOST_NAMES])
             found = f"Constant {name} columns ({listed}), which carry no information"
             yield note(f"constant-{name}", found)
     if (log.rewards == log.rewards[0]).all():
@@ -187,8 +190,8 @@ def _counters(log: Logged) -> Iterator[str]:
     for column in np.flatnonzero(counts):
         yield note(
             "step-counter",
-            f"Observations column {column} grows by {steps[0, column]:.4g} in every row and begins at "
-            f"{first[0, column]:.4g} in every episode",
+            f"In every row, {log.name('observations', int(column))} grows by {steps[0, column]:.4g}, and it begins "
+            f"at {first[0, column]:.4g} in every episode",
         )
 
 
@@ -225,11 +228,11 @@ def _outliers(log: Logged) -> Iterator[str]:
         for column in _wide(values, times):
             found = _far(values[:, column], times)
             if found is not None:
-                where = name if values.shape[1] == 1 else f"{name} column {column}"
+                where = name if name == "rewards" else log.name(name, column)
                 yield note(
                     "outlier",
-                    f"{where.capitalize()} hold {values[found, column]:.4g} in row {found}, more than "
-                    f"{times:g} times the spread of all others beyond them",
+                    f"The value {values[found, column]:.4g} of {where} in row {found} is farther from all "
+                    f"others than {times:g} times their spread",
                 )
 
 

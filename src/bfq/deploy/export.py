@@ -1,7 +1,7 @@
 """From a run to a policy file: the plan of one member, checked against the agent, in one format."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,8 @@ def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> di
         remark = "It is deterministic."
     elif candidates > 1:
         remark = f"{remark[:-1]}; the run's protocol lets the critic choose among {candidates}."
+    labels = run.dataset.labels if run.dataset else None
+    named = {"inputs": labels.observations, "outputs": labels.actions} if labels else {}
     return {
         "format": FORMAT,
         "agent": run.agent,
@@ -100,6 +102,7 @@ def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> di
         **plan.metadata,
         "protocol_candidates": candidates,
         "remark": remark,
+        **{side: [asdict(one) for one in several] for side, several in named.items()},
         "versions": versions(),
     }
 

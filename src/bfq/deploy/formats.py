@@ -5,12 +5,15 @@ blocks of outputs, W[block][input][lane]: the sums of a block stay in registers 
 are read in memory order, and compilers vectorize over the lanes without reordering sums. The
 exponential is a polynomial for the same reason.
 
+Names and units of inputs and outputs are enums and comments in C, and JSON in the metadata of the others.
+
 ONNX: inputs `observation` (n, s) and, if the policy draws noise, `noise` (n, a) from N(0, 1); output
 `action` (n, a). Writing it needs the package onnx.
 """
 
 import io
 import json
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -80,8 +83,24 @@ def c_source(plan: PolicyPlan, metadata: dict[str, Any]) -> bytes:
         activations=C_ACTIVATIONS,
         widest=max(len(plan.layers[0].weight), *(x["blocks"] * x["lanes"] for x in layers)),
         temperature=_literal(plan.temperature),
+        enums=[
+            _enum(prefix, metadata[side])
+            for side, prefix in (("inputs", "BFQ_IN_"), ("outputs", "BFQ_OUT_"))
+            if side in metadata
+        ],
     )
     return text.encode()
+
+
+def _enum(prefix: str, labels: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """An identifier and a comment for each number; equal identifiers are numbered."""
+    words = [re.sub(r"\W+", "_", one["name"].upper(), flags=re.A).strip("_") for one in labels]
+    names = [
+        f"{prefix}{word}" if word and words.count(word) == 1 else f"{prefix}{word}_{k}"
+        for k, word in enumerate(words)
+    ]
+    texts = [_comment(", ".join(filter(None, one.values()))) for one in labels]
+    return list(zip(names, texts, strict=True))
 
 
 def _comment(text: str) -> str:
@@ -174,7 +193,9 @@ def onnx_model(plan: PolicyPlan, metadata: dict[str, Any]) -> bytes:
     whole = helper.make_graph(graph.nodes, "policy", given, returned, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(whole, opset_imports=opsets, ir_version=IR_VERSION)
-    helper.set_model_props(model, {name: str(fact) for name, fact in metadata.items()})
+    named = {side: json.dumps(metadata[side]) for side in ("inputs", "outputs") if side in metadata}
+    facts = {name: str(fact) for name, fact in metadata.items()} | named
+    helper.set_model_props(model, facts)
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()
     return content

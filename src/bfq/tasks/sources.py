@@ -12,6 +12,7 @@ from bfq.data.dataset import Dataset
 from bfq.data.readers import reader
 from bfq.envs.make import resolve
 from bfq.errors import BadInput, unknown
+from bfq.options import IMPORT
 from bfq.tasks.catalog import CHECKERBOARD, GENERATED, PENDULUM, PUBLISHED, TASKS, Task
 from bfq.tasks.recipes import DataRecipe, Progress, generate_dataset, recipe_for
 
@@ -39,7 +40,8 @@ def load_dataset(
             episodes; a Minari dataset; a replay buffer of d3rlpy or Stable-Baselines3.
         columns: Which column of a file or table is which, such as `{"observations": "temperature+pressure"}`.
         bar: Shows the progress of generating data.
-        options: `action_low` and `action_high`, which are otherwise inferred, and `name`.
+        options: `action_low` and `action_high`, which are otherwise inferred, `name`, and, for tables and files,
+            the options of `bfq data import`, such as `units={"temp": "degC"}`.
     """
     as_dataset = resolve("bfq.data.convert:as_dataset")
     if not isinstance(data, str | Path):
@@ -165,7 +167,9 @@ def import_files(
 ) -> Dataset:
     """Read files one after another, with only one in memory, into a dataset stored under `name`."""
     folder, task = store.dataset_folder(name), TASKS.get(name)
-    _check_target(name, paths, columns)
+    _check_target(
+        name, paths, {**(columns or {}), **{k: settings[k] for k in IMPORT if k in settings}}
+    )
     if store.exists(folder) and not replace:
         raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
     files: dict[str, list[str]] = {}  # with each note
@@ -197,7 +201,7 @@ def _name_files(note: str, files: Sequence[str], total: int) -> str:
     return f"In each of the {total} files: {note}" if len(files) == total else f"{listed}: {note}"
 
 
-def _check_target(name: str, paths: Sequence[Path], columns: Mapping[str, str] | None) -> None:
+def _check_target(name: str, paths: Sequence[Path], columns: Mapping[str, Any]) -> None:
     """Reserve the names of built-in tasks for the data they were published with."""
     if name.startswith(RESERVED) or (name in TASKS and name not in PUBLISHED):
         raise BadInput(f"{name} is reserved for data that bfq generates: choose another --as.")

@@ -20,6 +20,7 @@ from bfq.data.arrays import from_arrays
 from bfq.data.checks import MATRICES, NEEDED, as_array
 from bfq.data.dataset import Dataset
 from bfq.data.defects import refuse
+from bfq.data.labels import label_columns, split_units, without_units
 from bfq.data.ranges import BOUNDS
 from bfq.data.readers import FORMATS, Format, Table, check_exists, reader
 from bfq.errors import BadInput, unknown
@@ -69,13 +70,17 @@ def from_table(
     action_high: npt.ArrayLike | None = None,
     name: str | None = None,
     source: str | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Build the dataset in a table; `columns` says which columns are observations, actions and so on.
 
     A value of `columns` is the name of a column, a prefix (obs_ for obs_0, obs_1, …), several of these
     joined by +, `none`, or a function of the table that returns one row or number per row. Other columns are
-    found by name. Without bounds, the range of the actions is the one in the file, or else inferred.
+    found by name. Without bounds, the range of the actions is the one in the file, or else inferred. `units`
+    completes those of the header.
     """
+    table, short, known = split_units(table, units)
+    columns = {word: without_units(theirs, short) for word, theirs in (columns or {}).items()}
     chosen, recognized = choose_columns(title, table.names, columns)
     extra = [word for word in (*BOUNDS, *LABELS) if word in table.names and not table.by_column]
     wanted = [column for theirs in chosen.values() if not callable(theirs) for column in theirs]
@@ -98,6 +103,7 @@ def from_table(
     dataset = from_arrays(
         **arrays,
         **limits,
+        labels=label_columns(chosen, found, known, {}, table.by_column),
         name=name or labels.get("name") or title.removesuffix(".gz").rpartition(".")[0] or title,
         source=source or labels.get("source") or f"file {title}",
     )
