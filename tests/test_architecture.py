@@ -130,7 +130,7 @@ def test_forbidden_imports():
 
 # Modules for all agents; and agents that hold what their family shares.
 SHARED_BY_AGENTS = {
-    "contract", "fields", "learning", "actor_critic", "fql", "dql", "iql", "td3_bc",
+    "contract", "fields", "learning", "actor_critic", "fql", "dql", "iql", "td3_bc", "sac_n",
 }  # fmt: skip
 
 

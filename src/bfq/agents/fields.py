@@ -33,8 +33,10 @@ Schedule = Literal["constant", "cosine", "warmup_cosine"]
 Aggregation = Literal["min", "mean"]
 Guidance = Literal["random", "mean", "min", "first", "unnormalized"]
 BackupBest = Literal["each", "together"]
-CriticKind = Literal["clean_diffuser", "plain", "fql", "relu", "iql", "rebrac", "norm_mish"]
-PolicyKind = Literal["relu", "iql", "rebrac", "fql"]
+CriticKind = Literal[
+    "clean_diffuser", "plain", "fql", "relu", "iql", "rebrac", "norm_mish", "edac", "cql"
+]
+PolicyKind = Literal["relu", "iql", "rebrac", "fql", "cql"]
 Activation = Literal["mish", "gelu", "relu", "silu", "tanh"]
 Architecture = Literal["embedded", "residual", "raw_time"]
 NoiseSchedule = Literal["cosine", "vp", "linear"]

@@ -20,7 +20,7 @@ from bfq.agents.registry import agent_names, get_agent
 from bfq.data.transforms import Transforms
 from bfq.errors import BadInput
 from bfq.nets.mlp import MLP
-from bfq.nets.policies import Deterministic, Gaussian
+from bfq.nets.policies import Deterministic, Gaussian, Squashed
 from bfq.nets.velocity import EmbeddedVelocity, FlowNet, RawTimeVelocity
 
 Floats = npt.NDArray[np.float32]
@@ -104,6 +104,10 @@ def _chain(network: Any, s: int, a: int) -> tuple[tuple[Layer, ...], int, str]:
     if kind in (Deterministic, Gaussian):
         bounded = kind is Deterministic or network.tanh_mean
         return _layers(network.mean, [slice(0, s)]), 0, "tanh" if bounded else "plain"
+    if kind is Squashed:  # the other half of the last layer is log σ
+        *hidden, last = _layers(network.net, [slice(0, s)])
+        mean = Layer(last.weight[:, :a].copy(), last.bias[:a], last.activation)
+        return (*hidden, mean), 0, "tanh"
     raise ValueError(f"acts with a {kind.__name__}, or in several network calls")
 
 

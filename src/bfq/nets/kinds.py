@@ -73,6 +73,10 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
         ),
         "relu": perceptron_critic("relu"),  # PyTorch's initial weights: TD3-BC and SRPO
         "iql": perceptron_critic("relu", initialize=IQL_WEIGHTS),
+        "edac": perceptron_critic("relu", **REBRAC_CRITIC),  # and SAC-N
+        "cql": perceptron_critic(
+            "relu", initialize=IQL_WEIGHTS, initialize_output=orthogonal(1e-2)
+        ),
         "rebrac": perceptron_critic("relu", norm="after", norm_epsilon=1e-6, **REBRAC_CRITIC),
         "norm_mish": perceptron_critic("mish", norm="before"),  # CleanDiffuser's IDQL
     },
@@ -82,6 +86,7 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
         "iql": partial(MLP, activation="relu", initialize=IQL_WEIGHTS),
         "rebrac": partial(MLP, activation="relu", **REBRAC_POLICY),
         "fql": partial(MLP, activation="gelu", **FQL_POLICY),
+        "cql": partial(MLP, activation="relu", initialize_output=variance_scaling(1e-4)),
     },
     # v_θ(a_t, r, t; s), from (key, observation_dim, action_dim, width, depth, time_scale)
     "velocity": {

@@ -1,4 +1,6 @@
-"""Policies of one network call: deterministic or Gaussian, both one MLP."""
+"""Policies of one network call: deterministic, Gaussian or squashed Gaussian, each one MLP."""
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,6 +45,33 @@ class Deterministic(eqx.Module):
         action = self(observations)
         shift = jnp.clip(noise * jax.random.normal(key, action.shape), -bound, bound)
         return jnp.clip(action + shift, -1.0, 1.0)
+
+
+class Squashed(eqx.Module):
+    """tanh u with u ~ N(μ(s), σ(s)² I): one MLP gives μ and log σ, as in soft actor-critic."""
+
+    net: Any
+    least: float = eqx.field(static=True)  # the lower bound on log σ
+    shift: float = eqx.field(static=True)  # added to log σ
+
+    def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b a"]:
+        """tanh μ(s), the action at evaluation."""
+        return jnp.tanh(jnp.split(self.net(observations), 2, axis=-1)[0])
+
+    def draw(
+        self, observations: Float[Array, "*b s"], key: Key
+    ) -> tuple[Float[Array, "*b a"], Float[Array, "*b"]]:
+        """An action and log π(a | s) = Σ log N(u; μ, σ) − log(1 − tanh² u).
+
+        log(1 − tanh² u) = 2 (log 2 − u − softplus(−2u)) stays finite for large |u|.
+        """
+        mean, log_std = jnp.split(self.net(observations), 2, axis=-1)
+        log_std = jnp.clip(log_std + self.shift, self.least, LOG_STD_RANGE[1])
+        noise = jax.random.normal(key, mean.shape)
+        u = mean + jnp.exp(log_std) * noise
+        normal = -0.5 * jnp.square(noise) - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
+        squash = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+        return jnp.tanh(u), (normal - squash).sum(-1)
 
 
 class Gaussian(eqx.Module):
