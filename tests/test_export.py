@@ -40,7 +40,7 @@ CASES = {
     "bc": {"activation": "mish"}, "bc silu": {"activation": "silu"},
     "bc deterministic": {"kind": "deterministic", "activation": "tanh"},
     "bc unit_std": {"unit_std": True, "activation": "gelu"},
-    "iql": {"tanh_mean": False}, "iql tanh": {"tanh_mean": True},
+    "iql": {"tanh_mean": False}, "iql tanh": {"tanh_mean": True}, "sac_n": {}, "edac": {}, "cql": {},
 }  # fmt: skip
 COMPILER = shutil.which("cc")
 REWARD = RewardTransform("none", 1.0, 0.0)
