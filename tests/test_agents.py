@@ -344,7 +344,8 @@ def variants(name):
     thrown = [field for field in fields(name) if isinstance(getattr(default, field), str | bool)]
     switches = {field: alternatives(name, field) for field in thrown}
     # Kinds of critics and schedules are everyone's, and tested once: some pass by here, not all.
-    own = [some for field, some in switches.items() if field not in ("critic", "schedule")]
+    everyones = ("critic", "schedule", "activation", "norm", "critic_activation", "critic_norm")
+    own = [some for field, some in switches.items() if field not in everyones]
     for k in range(max(map(len, own), default=0)):
         values = {}
         for field, some in switches.items():

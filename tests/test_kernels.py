@@ -58,6 +58,12 @@ def primitives(function, *inputs):
         return str(jax.make_jaxpr(lambda *x: function(*x))(*inputs))
 
 
+def test_layers_of_several_widths_are_computed_without_kernels():
+    net, x = MLP(KEY, 5, 3, "32x64", 0, "mish", norm="before"), jax.random.normal(KEY, (37, 5))
+    fast, plain = both_ways(jax.grad(lambda n: jnp.square(n(x)).sum()), net)
+    assert relative(fast, plain) < 1e-5
+
+
 @pytest.mark.parametrize("rows", [16, 150])
 def test_an_output_of_one_number_is_part_of_the_last_kernel(rows):
     critics = Critics(KEY, 4, 2, "clean_diffuser", 32, 2)

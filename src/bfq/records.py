@@ -126,6 +126,8 @@ def _in_words(schema: dict[str, Any]) -> str:
     """What a value of this schema can be: `a whole number from 1 to 10,000`."""
     if "anyOf" in schema:
         return " or ".join(_in_words(one) for one in schema["anyOf"])
+    if "title" in schema:
+        return str(schema["title"])
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":

@@ -344,7 +344,7 @@ def folder_for(runs: Path, words: str, settings: dict[str, Any]) -> Path:
 
 
 # Hyperparameters that were added later, with the value that changes nothing.
-ADDED = {"squares": "mean", "composition_weight": 1.0}
+ADDED = {"squares": "mean", "composition_weight": 1.0, "critic_count": 2, "pessimism": 1.0}
 
 
 def fingerprint(settings: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -156,7 +157,9 @@ class Training(ExperimentPart):
         better = names[: names.index(task) + 1] if task in names else names
         digest = data_sha256(task) if data.get("name") == task else None
         overrides = {name: column.values[name] for name in self.settings["varied"]}
-        configs = [_without(c, overrides) for c in (run.get("config", {}), self.settings["config"])]
+        # A hyperparameter that was added after the cell was trained had its default.
+        trained = {**asdict(get_agent(self.config.agent).config()), **run.get("config", {})}
+        configs = [_without(c, overrides) for c in (trained, self.settings["config"])]
         members = [{"seed": seed, "overrides": overrides} for seed in self.settings["seeds"]]
         protocols = self._protocols(column, self.settings["evaluation"])
         scored = [reading.record.get("protocol") for reading in cell.readings]

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
 from bfq.agents.contract import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec
-from bfq.agents.learning import Learner, Number, Step, due, learning_rate
-from bfq.nets import Critics, constructor
+from bfq.agents.learning import Learner, Step, due, learning_rate
+from bfq.nets import Critics
 
 CriticLoss = Callable[[Any, Any, Batch, Key, Any], Loss]  # (φ, state, …)
 PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], Loss]  # (θ, φ, …)
@@ -21,13 +21,12 @@ Sample = Callable[..., Actions]  # (θ, s, key, config), and how to act if not a
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters that these agents share; an agent adds its own and may change defaults."""
 
     # Value
     eta: fields.NonNegative = 1.0  # η, the strength of value guidance
     guidance: fields.Guidance = "random"  # random (Q_k over |Q_j|) | mean | unnormalized (FQL)
-    aggregation: fields.Aggregation = "min"  # in the TD target and among candidates
     backup_samples: fields.Count = 1  # 10: max-Q backup (AntMaze)
     backup_best: fields.BackupBest = "each"  # each critic's maximum | together: of their mean
 
@@ -51,9 +50,10 @@ class Config(fields.ValueBased):
     weight_decay = 0.0
     constant_critic_rate = False
 
-    def critic_rate(self) -> Number:
-        """The critics' own learning rate where an agent has one, else the policy's."""
-        return getattr(self, "critic_learning_rate", self.learning_rate)
+    def check(self) -> None:
+        """Refuse to draw one of two critics where there are more or fewer."""
+        if self.guidance == "random" and self.critic_count != 2:
+            raise ValueError("guidance random needs two critics: choose mean, min or first.")
 
 
 class State(NamedTuple):
@@ -69,8 +69,8 @@ class State(NamedTuple):
 def initial_state(role: str, kind: str, key: Key, spec: Spec, config: Config, *more: Any) -> State:
     """A random policy, a network of this role and kind, and random critics; targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = constructor(role, kind)(policy_key, *spec, config.width, config.depth, *more)
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    policy = learning.make_policy(role, kind, policy_key, spec, config, *more)
+    critics = learning.make_critics(critic_key, spec, config)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
 
@@ -87,9 +87,7 @@ def backup_target(
         config.backup_samples,
         config.backup_best,
     )
-    return learning.td_target(
-        batch.rewards, batch.masks, next_values, config.discount, config.aggregation
-    )
+    return learning.backup(batch, next_values, config)
 
 
 def fit_critics(critics: Critics, batch: Batch, target: Float[Array, " b"]) -> Loss:
@@ -146,7 +144,7 @@ def select(
     policy, _ = acting_network(state, acting.policy)
     return learning.best_of_n(
         lambda s, k: sample(policy, s, k, config, acting),
-        lambda s, a: learning.aggregate(state.critics_target(s, a), config.aggregation),
+        lambda s, a: learning.aggregated(state.critics_target(s, a), config),
         observations,
         key,
         acting,

@@ -22,8 +22,7 @@ from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Obs
 from bfq.agents.learning import Learner, Step, descend, learning_rate
 from bfq.flow.maps import matching_loss
 from bfq.flow.matching import euler
-from bfq.nets import constructor
-from bfq.nets.mlp import MLP
+from bfq.nets import constructor, style
 from bfq.nets.policies import Deterministic, Gaussian
 
 
@@ -40,12 +39,13 @@ class Config:
     schedule: fields.Schedule = "constant"  # of the learning rate
     discount: fields.Fraction = 0.99  # γ; only reports use it
     activation: fields.Activation = "relu"  # of the gaussian and the deterministic policy
-    width: fields.Width = 256  # units of a hidden layer
+    norm: fields.OwnNorm = ""  # layer norm of the gaussian and the deterministic policy
+    width: fields.Width = 256  # units of a hidden layer; 256x128: of each one
     depth: fields.Depth = 2  # hidden layers
     architecture: fields.Architecture = "embedded"  # flow: network of the velocity
     time_scale: fields.Count = 10  # flow: factor on t before its sinusoidal embedding
 
-    check = fields.check_even_width
+    check = fields.check_residual
 
 
 class State(NamedTuple):
@@ -63,8 +63,9 @@ def init(key: Key, spec: Spec, config: Config) -> State:
             key, *spec, config.width, config.depth, config.time_scale
         )
     else:
-        make = constructor("policy", "fql") if config.unit_std else MLP
-        mean = make(key, *spec, config.width, config.depth, activation=config.activation)
+        make = constructor("policy", "fql" if config.unit_std else "relu")
+        own = style(config.activation, config.norm)
+        mean = make(key, *spec, config.width, config.depth, **own)
         policy = (
             Deterministic(mean)
             if config.kind == "deterministic"

@@ -27,24 +27,12 @@ from jaxtyping import Array, Float
 
 from bfq.agents import actor_critic, fields, learning
 from bfq.agents.actor_critic import State
-from bfq.agents.contract import (
-    Acting,
-    Actions,
-    Agent,
-    Batch,
-    Key,
-    Loss,
-    Metrics,
-    Observations,
-    Spec,
-)
+from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
 from bfq.flow import maps
 from bfq.nets import ActionNetwork, Critics
 
 Times = Float[Array, " b"]
 SHORTEST = 0.01  # spans below it count as this long where squares are divided by a span
-
-
 TimeRule = Literal["nested", "ordered", "sorted_below"]
 
 
@@ -79,11 +67,8 @@ class Config(actor_critic.Config):
     architecture: fields.Architecture = "embedded"  # embedded (A) | residual (B) | raw_time (B′)
     time_scale: fields.Count = 10  # factor on t and r before their sinusoids; larger: η acts more
 
-    def critic_rate(self) -> learning.Number:
-        """Their own learning rate, or that of the policy."""
-        return learning.or_default(self.critic_learning_rate, self.learning_rate)
-
-    check = fields.check_even_width
+    critic_rate = learning.varied_critic_rate
+    check = fields.check_residual
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
@@ -151,7 +136,7 @@ def composed_displacement(
 
 def bootstrap_loss(
     policy: Any, action: Actions, s: Observations, key: Key, config: Config, *others: maps.Question
-) -> tuple[Float[Array, ""], Metrics, list[Any]]:
+) -> tuple[Float[Array, ""], dict[str, Array], list[Any]]:
     """L_BC = λ L_bnd + (1 − λ) w L_comp, its two parts, and the results of `others`, from one network call.
 
     L_BC is estimated in one of three ways with the same expectation:

@@ -44,7 +44,7 @@ from bfq.agents.contract import (
     Observations,
     Spec,
 )
-from bfq.agents.learning import Step
+from bfq.agents.learning import Number, Step
 from bfq.flow import few_steps
 from bfq.nets import ActionNetwork, Critics
 
@@ -70,6 +70,10 @@ class Config(actor_critic.Config):
     # Networks
     network: fields.DenoiserKind = "official"  # official: 16 numbers for t | clean_diffuser: 64
     critic: fields.CriticKind = "plain"  # plain (the authors') | clean_diffuser
+
+    def critic_rate(self) -> Number:
+        """The critics' own learning rate; 0 stops them."""
+        return self.critic_learning_rate
 
     def check(self) -> None:
         """Refuse a spread over a batch of one."""

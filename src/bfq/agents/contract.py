@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Key = PRNGKeyArray
@@ -75,24 +74,3 @@ class Agent(NamedTuple):
     # exported. None: acting takes several calls.
     network: Callable[[Any, str], tuple[Any, str] | None] | None = None
     watched: tuple[str, ...] = ()  # metrics that stop a run by huge values: errors of actions
-
-
-def online_network(state: Any, policy: str) -> tuple[Any, str]:
-    """The trained policy, for agents without a moving average of it."""
-    return state.policy.params, "online"
-
-
-def act_by_mean(
-    state: Any, observations: Observations, key: Key, config: Any, acting: Acting
-) -> Actions:
-    """clip(π(s), ±1) of the online policy, without randomness."""
-    return jnp.clip(state.policy.params(observations), -1.0, 1.0)
-
-
-# How a deterministic policy without a moving average acts: `Agent(…, **DETERMINISTIC)`.
-DETERMINISTIC: dict[str, Any] = {
-    "act": act_by_mean,
-    "network": online_network,
-    "chooses": False,
-    "ignores": lambda config: ("policy", "temperature"),
-}

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning, sac_n
-from bfq.agents.contract import DETERMINISTIC, Agent, Batch, Key, Loss
+from bfq.agents.contract import Agent, Batch, Key, Loss
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.sac_n import State
 from bfq.nets import Critics
 from bfq.nets.policies import Squashed
@@ -74,7 +75,7 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
         batch.next_observations,
         target_key,
     )
-    target = learning.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    target = learning.backup(batch, next_values, config)
     q = critics(batch.observations, batch.actions)
     rare = log_sum_exp(critics, policy, batch, penalty_key, config.sampled_actions)
     penalty = (rare - q).mean(1).sum()

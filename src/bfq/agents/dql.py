@@ -35,6 +35,7 @@ import jax
 from bfq.agents import actor_critic, fields, learning
 from bfq.agents.actor_critic import State
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Loss, Observations, Spec
+from bfq.agents.learning import Number
 from bfq.flow.diffusion import SCHEDULES, Recipe, generate, noise_loss
 from bfq.nets import ActionNetwork, Critics
 
@@ -55,6 +56,10 @@ class Config(actor_critic.Config):
 
     # Networks
     denoiser: fields.DenoiserKind = "clean_diffuser"  # official | edp (its authors): codes of time
+
+    def critic_rate(self) -> Number:
+        """The critics' own learning rate; 0 stops them."""
+        return self.critic_learning_rate
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""

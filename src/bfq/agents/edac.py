@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, sac_n
-from bfq.agents.contract import DETERMINISTIC, Actions, Agent, Batch, Key, Loss, Observations
+from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Observations
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.sac_n import State
 from bfq.nets import Critics
-from bfq.nets.primitives import forward_mode
+from bfq.nets.tracing import forward_mode
 
 
 @fields.hyperparameters

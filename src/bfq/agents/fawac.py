@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import fields, fql, iql
+from bfq.agents import fields, fql, iql, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Observations, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import ActionNetwork, Critics, Value, constructor
+from bfq.nets import ActionNetwork, Critics, Value
 
 
 @fields.hyperparameters
@@ -39,18 +39,16 @@ class Config(fql.FlowConfig):
 
     alpha: fields.NonNegative = 3.0  # α, the inverse temperature of the weights
     baseline: Literal["policy", "network"] = "policy"  # V: one sample, as AWAC | regressed on Q
-    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, value_key = jax.random.split(key, 3)
-    sizes = (config.critic, config.critic_width, config.critic_depth)
-    critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
-    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
+    critics = learning.make_critics(critic_key, spec, config)
+    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
     value = None
     if config.baseline == "network":
-        value = Value(value_key, spec.observation_dim, *sizes)
+        value = iql.make_value(value_key, spec, config)
     return fql.joint_state(Networks(critics, flow, value=value))
 
 

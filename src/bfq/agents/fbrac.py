@@ -24,11 +24,11 @@ from functools import partial
 
 import jax
 
-from bfq.agents import fields, fql
+from bfq.agents import fields, fql, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
@@ -37,14 +37,13 @@ class Config(fql.FlowConfig):
 
     alpha: fields.NonNegative = 1.0  # α, the strength of imitation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL's paper does not
-    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key = jax.random.split(key)
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
+    critics = learning.make_critics(critic_key, spec, config)
+    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
     return fql.joint_state(Networks(critics, flow))
 
 

@@ -25,12 +25,17 @@ FixedFraction = Annotated[Fraction, Meta(extra={"fixed": True})]
 Count = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 PairCount = Annotated[int, Meta(ge=2, le=LARGEST_COUNT)]
 StartStep = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
-Width = Annotated[int, Meta(ge=1, le=2**16)]
+Size = Annotated[int, Meta(ge=1, le=2**16)]
+# Hidden layers of one width, or a width for each layer, which then counts instead of the depth.
+Widths = Annotated[
+    str, Meta(pattern=r"^[1-9]\d{0,4}(x[1-9]\d{0,4})*\Z", title="widths such as 256x128")
+]
+Width = Size | Widths
 Depth = Annotated[int, Meta(ge=1, le=2**8)]
 
 # Choices that several agents have.
 Schedule = Literal["constant", "cosine", "warmup_cosine"]
-Aggregation = Literal["min", "mean"]
+Aggregation = Literal["min", "mean", "lower"]
 Guidance = Literal["random", "mean", "min", "first", "unnormalized"]
 BackupBest = Literal["each", "together"]
 CriticKind = Literal[
@@ -38,6 +43,8 @@ CriticKind = Literal[
 ]
 PolicyKind = Literal["relu", "iql", "rebrac", "fql", "cql"]
 Activation = Literal["mish", "gelu", "relu", "silu", "tanh"]
+OwnActivation = Literal["", Activation]  # "": that of the kind of network
+OwnNorm = Literal["", "none", "before", "after"]  # layer norm before or after the activation
 Architecture = Literal["embedded", "residual", "raw_time"]
 NoiseSchedule = Literal["cosine", "vp", "linear"]
 ChainSampler = Literal["ancestral", "posterior", "ddim", "dpm_solver"]
@@ -81,25 +88,18 @@ def _varies(kind: Any) -> bool:
     return getattr(kind, "__origin__", kind) is float and not any(meta.extra for meta in metas)
 
 
-@hyperparameters
-class ValueBased:
-    """Hyperparameters of agents with critics; an agent adds its own and may change defaults."""
+def check_residual(config: Any) -> None:
+    """Refuse a residual architecture with an odd width, several widths or another norm.
 
-    steps: Count = 1_000_000  # gradient updates; the horizon of a schedule
-    batch_size: Count = 256  # transitions per update
-    discount: Fraction = 0.99  # γ
-    learning_rate: NonNegative = 3e-4  # Adam, for all networks
-    schedule: Schedule = "constant"  # of the learning rate
-    critic_target_rate: Fraction = 0.005  # ρ for φ′
-
-    # Networks
-    width: Width = 256  # units of a hidden layer of the policy
-    depth: Depth = 2  # hidden layers of the policy
-    critic_width: Width = 256  # units of a hidden layer of a critic, and of V if there is one
-    critic_depth: Depth = 2  # hidden layers of a critic, and of V if there is one
+    Its code of time is pairs of sines and cosines.
+    """
+    if config.architecture == "residual":
+        check_one_width(config)
+        if config.width % 2 or config.norm:
+            raise ValueError("the residual architecture needs an even width and has its own norm.")
 
 
-def check_even_width(config: Any) -> None:
-    """Refuse a residual architecture of odd width: its code of time is pairs of sines and cosines."""
-    if config.architecture == "residual" and config.width % 2:
-        raise ValueError("the residual architecture needs an even width, for sines and cosines.")
+def check_one_width(config: Any) -> None:
+    """Refuse several widths for a network whose layers all have one."""
+    if isinstance(config.width, str):
+        raise ValueError("a residual network has one width: give a number, and its depth.")

@@ -43,15 +43,16 @@ from bfq.agents.contract import (
 from bfq.agents.learning import Draw, Evaluate, Learner, Step
 from bfq.flow.matching import push, random_matching_errors
 from bfq.flow.matching import sample as sample_flow
-from bfq.nets import ActionNetwork, Critics, Value, constructor
+from bfq.nets import ActionNetwork, Critics, Value
 
 
 @fields.hyperparameters
-class FlowConfig(fields.ValueBased):
+class FlowConfig(learning.ValueBased):
     """Hyperparameters that the FQL family shares; an agent adds its own and may change defaults."""
 
     steps: fields.Count = 1_000_000  # gradient updates; FQL's paper has half as many on D4RL
     flow_steps: fields.Count = 10  # K, Euler steps of the policy in training
+    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     width: fields.Width = 512  # units of a hidden layer of the policy
     depth: fields.Depth = 4  # hidden layers of the policy
     critic: fields.CriticKind = "fql"  # Linear, GELU, LayerNorm
@@ -65,7 +66,6 @@ class Config(FlowConfig):
 
     alpha: fields.NonNegative = 1.0  # α, the strength of the distillation
     normalize_q: bool = True  # divide by sg E|Q̄|; FQL itself does not
-    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
 
 
 class State(NamedTuple):
@@ -93,10 +93,9 @@ def joint_state(networks: Networks) -> State:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, policy_key = jax.random.split(key, 3)
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
-    flow_net = constructor("flow", "fql")
-    flow = flow_net(flow_key, *spec, config.width, config.depth, numbers=1)
-    policy = flow_net(policy_key, *spec, config.width, config.depth)
+    critics = learning.make_critics(critic_key, spec, config)
+    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
+    policy = learning.make_policy("flow", "fql", policy_key, spec, config)
     return joint_state(Networks(critics, flow, policy))
 
 
@@ -122,9 +121,7 @@ def td_loss(
 ) -> Loss:
     """L_Q = mean_i E (Q_i(s, a) − r − γ Q′(s′, a′))² with one a′ from `sample`."""
     next_values = learning.backup_values(targets, sample, batch.next_observations, key)
-    target = learning.td_target(
-        batch.rewards, batch.masks, next_values, config.discount, config.aggregation
-    )
+    target = learning.backup(batch, next_values, config)
     q = critics(batch.observations, batch.actions)
     loss = learning.critic_loss(q, target, averaged=True)
     return loss, {"critic_loss": loss, "q": q.mean()}
@@ -204,7 +201,7 @@ def act(state: State, observations: Observations, key: Key, config: Any, acting:
 
     return learning.best_of_n(
         draw,
-        lambda s, a: learning.aggregate(networks.critics(s, a), config.aggregation),
+        lambda s, a: learning.aggregated(networks.critics(s, a), config),
         observations,
         key,
         acting,

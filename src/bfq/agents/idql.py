@@ -34,12 +34,12 @@ from bfq.agents import dql, fields, iql, learning
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.flow.diffusion import Recipe, noise_loss
-from bfq.nets import Critics, Value
+from bfq.nets import Critics
 from bfq.nets.residual import NoiseResNet
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of IDQL."""
 
     steps: fields.Count = 1_000_000  # updates; CleanDiffuser: 2,000,000, official: 3,000,000
@@ -69,7 +69,10 @@ class Config(fields.ValueBased):
     critic: fields.CriticKind = "norm_mish"  # kind of Q and V
 
     def check(self) -> None:
-        """Refuse fewer times than the noise schedule needs."""
+        """Refuse fewer times than the noise schedule needs, and what the residual network lacks."""
+        fields.check_one_width(self)
+        if self.activation or self.norm:
+            raise ValueError("IDQL's policy has its own activation and norm: leave them out.")
         dql.check_times("diffusion_steps", self.diffusion_steps, self.noise_schedule)
 
     def recipe(self, acting: Acting = Acting()) -> Recipe:
@@ -92,10 +95,9 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
-    policy = NoiseResNet(policy_key, *spec, config.width, config.depth, config.architecture)
-    sizes = (config.critic_width, config.critic_depth)
-    value = Value(value_key, spec.observation_dim, config.critic, *sizes)
-    critics = Critics(critic_key, *spec, config.critic, *sizes)
+    policy = NoiseResNet(policy_key, *spec, int(config.width), config.depth, config.architecture)
+    value = iql.make_value(value_key, spec, config)
+    critics = learning.make_critics(critic_key, spec, config)
     return State(
         policy=learning.learner(policy),
         policy_target=policy,
@@ -125,8 +127,8 @@ def update_critics(state: State, batch: Batch, config: Config) -> State:
     """V on the target critics, Q on the new V, then φ′ follows the new Q."""
     batch = jax.tree.map(lambda rows: rows[: config.critic_batch_size], batch)
     count = state.step // config.critic_every
-    rate = learning_rate(config.learning_rate, config.critic_schedule, count, config.steps)
-    value, _, v_metrics = iql.fit_value(state, batch, config.expectile, rate)
+    rate = learning_rate(config.critic_rate(), config.critic_schedule, count, config.steps)
+    value, _, v_metrics = iql.fit_value(state, batch, config, rate)
     critics, _, q_metrics = descend(
         state.critics,
         lambda phi: iql.value_backup_loss(phi, value.params, batch, config.discount),
@@ -153,9 +155,11 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     return new, {"bc_loss": loss, **state.told}
 
 
-def advantage(state: State, observations: Observations, actions: Actions) -> Float[Array, " b"]:
+def advantage(
+    state: State, observations: Observations, actions: Actions, config: Config
+) -> Float[Array, " b"]:
     """A(s, a) = min_i Q_φi′(s, a) − V_ψ(s)."""
-    q = state.critics_target(observations, actions).min(0)
+    q = learning.aggregated(state.critics_target(observations, actions), config)
     return q - state.value.params(observations)
 
 
@@ -166,7 +170,7 @@ def act(
     policy = state.policy.params if acting.policy == "online" else state.policy_target
     return learning.best_of_n(
         lambda s, k: dql.sample(policy, s, k, config, acting),  # without dropout
-        lambda s, a: advantage(state, s, a),
+        lambda s, a: advantage(state, s, a, config),
         observations,
         key,
         acting,

@@ -17,11 +17,10 @@ from functools import partial
 
 import jax
 
-from bfq.agents import fields, fql, iql
+from bfq.agents import fields, fql, iql, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import Critics, Value, constructor
 
 
 @fields.hyperparameters
@@ -30,27 +29,23 @@ class Config(fql.FlowConfig):
 
     expectile: fields.Fraction = 0.9  # κ
     flow_steps: fields.Count = 10  # K, Euler steps of acting
-
-    # The best candidate; not a hyperparameter.
-    aggregation = "min"
+    aggregation: fields.Aggregation = "min"  # in V's target and among candidates
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, value_key, flow_key = jax.random.split(key, 3)
-    sizes = (config.critic, config.critic_width, config.critic_depth)
-    critics = Critics(critic_key, spec.observation_dim, spec.action_dim, *sizes)
-    value = Value(value_key, spec.observation_dim, *sizes)
-    flow = constructor("flow", "fql")(flow_key, *spec, config.width, config.depth, numbers=1)
+    critics = learning.make_critics(critic_key, spec, config)
+    value = iql.make_value(value_key, spec, config)
+    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
     return fql.joint_state(Networks(critics, flow, value=value))
 
 
 def total_loss(networks: Networks, state: State, batch: Batch, key: Key, config: Config) -> Loss:
     """L_V + L_Q + L_flow, three losses that share no parameter."""
     before = state.networks.params.value
-    fitted, _ = iql.expectile_value_loss(
-        networks.value, state.critics_target, batch, config.expectile
-    )
+    how = (config.expectile, config.aggregation, config.pessimism)
+    fitted, _ = iql.expectile_value_loss(networks.value, state.critics_target, batch, *how)
     td, metrics = iql.value_backup_loss(networks.critics, before, batch, config.discount)
     bc_loss = random_matching_errors(networks.flow, batch.actions, batch.observations, key).mean()
     return fitted + td + bc_loss, {"value_loss": fitted, "bc_loss": bc_loss, **metrics}

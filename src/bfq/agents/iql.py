@@ -25,16 +25,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
-from bfq.agents.contract import DETERMINISTIC, Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.contract import Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Evaluate, Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets import Critics, Value, constructor
+from bfq.nets import Critics, Value, style
 from bfq.nets.policies import Gaussian
 
 LARGEST_WEIGHT = 100.0
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of IQL."""
 
     expectile: fields.Fraction = 0.7  # κ: ½ is the mean over the data's actions, 1 their best
@@ -64,10 +65,9 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to its original."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
-    mean = constructor("policy", config.policy)(policy_key, *spec, config.width, config.depth)
-    size = (config.critic_width, config.critic_depth)
-    value = Value(value_key, spec.observation_dim, config.critic, *size)
-    critics = Critics(critic_key, *spec, config.critic, *size)
+    mean = learning.make_policy("policy", config.policy, policy_key, spec, config)
+    value = make_value(value_key, spec, config)
+    critics = learning.make_critics(critic_key, spec, config)
     return State(
         learning.learner(Gaussian(mean, config.unit_std, config.tanh_mean)),
         learning.learner(value),
@@ -77,28 +77,35 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     )
 
 
+def make_value(key: Key, spec: Spec, config: Any) -> Value:
+    """A random V, of the same kind as the critics."""
+    own = style(config.critic_activation, config.critic_norm)
+    return Value(key, spec[0], config.critic, config.critic_width, config.critic_depth, **own)
+
+
 def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:
     """E |κ − 1[u < 0]| u²: its minimizer is the κ-expectile, the mean at κ = ½ and the maximum at κ → 1."""
     weight = jnp.where(difference < 0.0, 1.0 - expectile, expectile)
     return (weight * jnp.square(difference)).mean()
 
 
-def expectile_value_loss(value: Any, targets: Evaluate, batch: Batch, expectile: Number) -> Loss:
-    """L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s)."""
-    q = jax.lax.stop_gradient(targets(batch.observations, batch.actions).min(0))
+def expectile_value_loss(
+    value: Any, targets: Evaluate, batch: Batch, expectile: Number, *how: Any
+) -> Loss:
+    """L_V = E |κ − 1[u < 0]| u², u = min_i Q_i′(s, a) − V(s); `how` to aggregate instead of min."""
+    q = targets(batch.observations, batch.actions)
+    q = jax.lax.stop_gradient(learning.aggregate(q, *(how or ("min",))))
     v = value(batch.observations)
     loss = expectile_loss(q - v, expectile)
     return loss, {"value_loss": loss, "v": v.mean()}
 
 
 def fit_value(
-    state: Any, batch: Batch, expectile: Number, rate: Number
+    state: Any, batch: Batch, config: Any, rate: Number
 ) -> tuple[Learner, Float[Array, ""], Metrics]:
     """One Adam step of V on the target critics."""
-    target = state.critics_target
-    return descend(
-        state.value, lambda psi: expectile_value_loss(psi, target, batch, expectile), rate
-    )
+    given = (state.critics_target, batch, config.expectile, config.aggregation, config.pessimism)
+    return descend(state.value, lambda psi: expectile_value_loss(psi, *given), rate)
 
 
 def value_backup_loss(critics: Evaluate, value: Any, batch: Batch, discount: Number) -> Loss:
@@ -119,7 +126,7 @@ def policy_loss(
     policy: Gaussian, critics: Critics, value: Value, batch: Batch, key: Key, config: Config
 ) -> Loss:
     """L_π(θ) = −E min(exp(β (min_i Q_i(s, a) − V(s))), 100) log π_θ(a | s)."""
-    q = critics(batch.observations, batch.actions).min(0)
+    q = learning.aggregated(critics(batch.observations, batch.actions), config)
     advantage = q - value(batch.observations)
     weights = advantage_weights(advantage, config.beta)
     log_prob = policy.log_prob(batch.observations, batch.actions, key if config.dropout else None)
@@ -129,9 +136,9 @@ def policy_loss(
 
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of value, policy, critics and target, in that order or all at once."""
-    constant = learning_rate(config.learning_rate, "constant", state.step, config.steps)
+    constant = learning_rate(config.critic_rate(), "constant", state.step, config.steps)
     falling = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    value, _, v_metrics = fit_value(state, batch, config.expectile, constant)
+    value, _, v_metrics = fit_value(state, batch, config, constant)
     current = state.value.params if config.joint else value.params
     judge = state.critics.params if config.advantage == "online" else state.critics_target
     policy, pi_loss, pi_metrics = descend(

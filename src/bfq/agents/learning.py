@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from bfq.agents.contract import Acting, Actions, Key, Observations
-from bfq.nets import Critics
+from bfq.agents import fields
+from bfq.agents.contract import Acting, Actions, Batch, Key, Observations, Spec
+from bfq.nets import Critics, constructor, style
 from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")
@@ -18,12 +19,69 @@ Number = float | Float[Array, ""]
 Step = Int[Array, ""]
 Row = Float[Array, " b"]
 Values = Float[Array, "q *b"]  # of each critic
+Followers = list[tuple[Any, Number]]  # targets, each with its rate
 Draw = Callable[[Observations, Key], Actions]
 Evaluate = Callable[[Observations, Actions], Array]  # Q of each critic, or one number per row
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual constants
 
 _adam = optax.scale_by_adam(BETA_1, BETA_2, EPSILON)
+
+
+@fields.hyperparameters
+class ValueBased:
+    """Hyperparameters of agents with critics; an agent adds its own and may change defaults."""
+
+    steps: fields.Count = 1_000_000  # gradient updates; the horizon of a schedule
+    batch_size: fields.Count = 256  # transitions per update
+    discount: fields.Fraction = 0.99  # γ
+    learning_rate: fields.NonNegative = 3e-4  # Adam, for all networks
+    schedule: fields.Schedule = "constant"  # of the learning rate
+    critic_target_rate: fields.Fraction = 0.005  # ρ for φ′
+
+    # Several critics as one value, in the TD target and among candidates
+    critic_count: fields.Count = 2  # critics
+    aggregation: fields.Aggregation = "min"  # lower: mean − pessimism · std
+    pessimism: fields.NonNegative = 1.0  # standard deviations below the mean, for lower
+
+    # Networks
+    width: fields.Width = 256  # units of a hidden layer of the policy; 256x128: of each one
+    depth: fields.Depth = 2  # hidden layers of the policy
+    activation: fields.OwnActivation = ""  # of the policy, instead of its kind's
+    norm: fields.OwnNorm = ""  # layer norm of the policy, instead of its kind's
+    critic_width: fields.Width = 256  # units of a hidden layer of a critic, and of V
+    critic_depth: fields.Depth = 2  # hidden layers of a critic, and of V
+    critic_activation: fields.OwnActivation = ""  # of critics and V, instead of their kind's
+    critic_norm: fields.OwnNorm = ""  # layer norm of critics and V, instead of their kind's
+
+
+@fields.hyperparameters
+class ActorCritic(ValueBased):
+    """Hyperparameters of agents whose critics have an optimizer of their own."""
+
+    critic_learning_rate: fields.Fixed = 0.0  # Adam, for critics and V; 0: as the policy
+
+    def critic_rate(self) -> Number:
+        """The critics' own learning rate if one is given, else that of the policy."""
+        return self.critic_learning_rate or self.learning_rate
+
+
+def varied_critic_rate(config: Any) -> Number:
+    """`critic_rate` where members of a population may differ in it."""
+    return or_default(config.critic_learning_rate, config.learning_rate)
+
+
+def make_critics(key: Key, spec: Spec, config: Any, more: int = 0) -> Critics:
+    """Random critics; `more` numbers follow the action."""
+    own = style(config.critic_activation, config.critic_norm)
+    sizes = (config.critic_width, config.critic_depth, config.critic_count)
+    return Critics(key, spec[0], spec[1] + more, config.critic, *sizes, **own)
+
+
+def make_policy(role: str, kind: str, key: Key, spec: Spec, config: Any, *more: Any) -> Any:
+    """A random network of the policy, of this role and kind."""
+    own = style(config.activation, config.norm)
+    return constructor(role, kind)(key, *spec, config.width, config.depth, *more, **own)
 
 
 class Learner(NamedTuple):
@@ -96,11 +154,7 @@ def descend_with_target(
 
 
 def _adam_step(
-    state: Learner,
-    gradient: Any,
-    rate: Number,
-    weight_decay: float,
-    followers: list[tuple[Any, Number]],
+    state: Learner, gradient: Any, rate: Number, weight_decay: float, followers: Followers
 ) -> tuple[Learner, list[Any]]:
     """Optax's Adam, written out so that every array is read and written once."""
     count = optax.safe_increment(state.moments.count)
@@ -146,14 +200,27 @@ def due(step: Step, every: int, start: int = 0) -> Float[Array, ""]:
     return ((step % every == 0) & (step >= start)).astype(jnp.float32)
 
 
-def aggregate(values: Values, how: str) -> Float[Array, "*b"]:
-    """The min (clipped double Q) or the mean over the critics."""
+def aggregate(values: Values, how: str, pessimism: Number = 1.0) -> Float[Array, "*b"]:
+    """The min (clipped double Q) over the critics, their mean, or mean − pessimism · std."""
+    if how == "lower":
+        return values.mean(0) - pessimism * jnp.sqrt(values.var(0) + 1e-12)
     return values.min(0) if how == "min" else values.mean(0)
 
 
-def td_target(rewards: Row, masks: Row, next_values: Values, discount: Number, how: str) -> Row:
-    """y = r + γ · mask · Q′(s′, a′)."""
-    return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, how))
+def aggregated(values: Values, config: Any) -> Float[Array, "*b"]:
+    """One value from those of all critics, as the config has it."""
+    return aggregate(values, config.aggregation, config.pessimism)
+
+
+def td_target(rewards: Row, masks: Row, next_values: Values, discount: Number, *how: Any) -> Row:
+    """y = r + γ · mask · Q′(s′, a′), without gradient; `how` as in `aggregate`."""
+    return jax.lax.stop_gradient(rewards + discount * masks * aggregate(next_values, *how))
+
+
+def backup(batch: Batch, next_values: Values, config: Any) -> Row:
+    """`td_target` of a batch, with the critics aggregated as the config has it."""
+    how = (config.discount, config.aggregation, config.pessimism)
+    return td_target(batch.rewards, batch.masks, next_values, *how)
 
 
 def backup_values(

@@ -52,7 +52,7 @@ class Config(actor_critic.Config):
     architecture: fields.Architecture = "embedded"  # as BFQ's
     time_scale: fields.Count = 1  # factor on t and r before their sinusoids; BFQ has 10
 
-    check = fields.check_even_width
+    check = fields.check_residual
 
 
 def init(key: Key, spec: Spec, config: Config) -> State:

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning, td3_bc
-from bfq.agents.contract import DETERMINISTIC, Actions, Agent, Batch, Key, Loss, Metrics
+from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Metrics
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, descend, learning_rate, polyak
 from bfq.agents.td3_bc import State
 from bfq.errors import BadInput
@@ -34,7 +35,7 @@ from bfq.nets.policies import Deterministic
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of ReBRAC."""
 
     batch_size: fields.Count = 1024  # transitions per update
@@ -56,6 +57,8 @@ class Config(fields.ValueBased):
     critic: fields.CriticKind = "rebrac"  # rebrac (ReLU and LayerNorm) | fql (GELU and LayerNorm)
     critic_depth: fields.Depth = 3  # hidden layers of a critic
 
+    critic_rate = learning.varied_critic_rate
+
 
 def target_penalty(following: Actions, batch: Batch) -> Float[Array, " b"]:
     """‖ã − a′‖², summed over dimensions; 0 where the log ends before a′."""
@@ -73,7 +76,7 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
     next_values = (
         state.critics_target(batch.next_observations, following) - config.critic_penalty * penalty
     )
-    target = learning.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    target = learning.backup(batch, next_values, config)
     q = critics(batch.observations, batch.actions)
     loss = learning.critic_loss(q, target, averaged=config.joint)
     return loss, {"q": q.mean(), "target_penalty": penalty.mean()}
@@ -84,8 +87,9 @@ def policy_loss(policy: Deterministic, critics: Critics, batch: Batch, config: C
     actions = policy(batch.observations)
     q = critics(batch.observations, actions)
     bc_loss = jnp.square(actions - batch.actions).sum(-1).mean()
-    loss = config.policy_penalty * bc_loss - learning.normalize_by_magnitude(q.min(0))
-    return loss, {"bc_loss": bc_loss, "q_policy": q.min(0).mean()}
+    lowest = learning.aggregated(q, config)
+    loss = config.policy_penalty * bc_loss - learning.normalize_by_magnitude(lowest)
+    return loss, {"bc_loss": bc_loss, "q_policy": lowest.mean()}
 
 
 def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
@@ -96,8 +100,7 @@ def coast(policy: Learner, rate: Float[Array, ""]) -> Learner:
 def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State, Metrics]:
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    base = learning.or_default(config.critic_learning_rate, config.learning_rate)
-    critic_rate = learning_rate(base, config.schedule, state.step, config.steps)
+    critic_rate = learning_rate(config.critic_rate(), config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
         state.critics, lambda phi: critic_loss(phi, state, batch, key, config), critic_rate
     )

@@ -18,9 +18,10 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from bfq.agents.contract import Acting, Agent
+from bfq.agents.contract import Acting, Agent, Spec
 from bfq.agents.fields import field_types
 from bfq.errors import BadInput, unknown
+from bfq.nets.own import use_own
 from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
@@ -154,10 +155,31 @@ def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
     return config
 
 
+def with_networks(
+    agent: str | Agent, name: str, *, policy: Any = None, critic: Any = None
+) -> Agent:
+    """The agent under another name with networks of one's own, each made by `(key, inputs, outputs)`.
+
+    A network is an Equinox module that maps one vector to another, such as `equinox.nn.MLP`.
+    """
+    old = load_agent(agent)
+    networks = {k: v for k, v in (("policy", policy), ("critic", critic)) if v is not None}
+
+    def init(key: Any, spec: Spec, config: Any) -> Any:
+        with use_own(networks) as built:
+            state = old.init(key, spec, config)
+        for place in networks.keys() - built:
+            raise BadInput(f"{old.name} has no {place} that can be replaced.")
+        return state
+
+    return old._replace(name=name, title=f"{old.title} with own networks", init=init)
+
+
 def check_config(config: Any) -> None:
-    """Check the rules between fields, if the agent has such rules; its `check` raises a ValueError."""
+    """Check the rules between fields: those of the Config's `check`, and of each Config it extends."""
     try:
-        getattr(config, "check", bool)()
+        for cls in type(config).__mro__:
+            vars(cls).get("check", bool)(config)
     except ValueError as error:
         raise BadInput(str(error)) from error
 

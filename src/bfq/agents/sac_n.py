@@ -27,24 +27,27 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
-from bfq.agents.contract import DETERMINISTIC, Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.contract import Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate
-from bfq.nets import Critics, constructor
+from bfq.nets import Critics
 from bfq.nets.policies import Squashed
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of SAC-N."""
 
     critic_count: fields.Count = 10  # N, critics
-    critic_learning_rate: fields.NonNegative = 0.0  # for the critics; 0: as the policy
+    critic_learning_rate: fields.NonNegative = 0.0  # Adam, for the critics; 0: as the policy
 
     # Networks
     policy: fields.PolicyKind = "rebrac"  # ReLU, biases of 0.1, last layer near zero
     depth: fields.Depth = 3  # hidden layers of the policy
     critic: fields.CriticKind = "edac"  # ReLU, biases of 0.1, last layer near zero
     critic_depth: fields.Depth = 3  # hidden layers of a critic
+
+    critic_rate = learning.varied_critic_rate
 
 
 class State(NamedTuple):
@@ -61,19 +64,18 @@ def init(key: Key, spec: Spec, config: Any, least: float = -5.0, shift: float = 
     """Random networks, the target equal to the critics, α = 1; `least` and `shift` are those of log σ."""
     policy_key, critic_key = jax.random.split(key)
     s, a = spec
-    net = constructor("policy", config.policy)(policy_key, s, 2 * a, config.width, config.depth)
-    sizes = (config.critic_width, config.critic_depth, config.critic_count)
-    critics = Critics(critic_key, s, a, config.critic, *sizes)
+    net = learning.make_policy("policy", config.policy, policy_key, Spec(s, 2 * a), config)
+    critics = learning.make_critics(critic_key, spec, config)
     policy, temperature = Squashed(net, least, shift), jnp.zeros(())
     zero = jnp.zeros((), jnp.int32)
     learners = [learning.learner(one) for one in (policy, critics, temperature)]
     return State(learners[0], learners[1], critics, learners[2], zero)
 
 
-def policy_loss(policy: Squashed, state: State, batch: Batch, key: Key) -> Loss:
+def policy_loss(policy: Squashed, state: State, batch: Batch, key: Key, config: Any) -> Loss:
     """L(θ) = E [α log π_θ(ã | s) − min_i Q_φi(s, ã)], ã ~ π_θ."""
     actions, log_prob = policy.draw(batch.observations, key)
-    q = state.critics.params(batch.observations, actions).min(0)
+    q = learning.aggregated(state.critics.params(batch.observations, actions), config)
     loss = (jnp.exp(state.temperature.params) * log_prob - q).mean()
     return loss, {"q_policy": q.mean(), "entropy": -log_prob.mean()}
 
@@ -90,7 +92,7 @@ def soft_target(state: State, batch: Batch, key: Key, config: Any) -> Float[Arra
     actions, log_prob = state.policy.params.draw(batch.next_observations, key)
     values = state.critics_target(batch.next_observations, actions)
     soft = values - jnp.exp(state.temperature.params) * log_prob
-    return learning.td_target(batch.rewards, batch.masks, soft, config.discount, "min")
+    return learning.backup(batch, soft, config)
 
 
 def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: Any) -> Loss:
@@ -105,10 +107,9 @@ def update(
     """One step of the policy, of α, of the critics and of their target, in this order."""
     policy_key, critic_key = jax.random.split(key)
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
-    base = learning.or_default(config.critic_learning_rate, config.learning_rate)
-    critic_rate = learning_rate(base, config.schedule, state.step, config.steps)
+    critic_rate = learning_rate(config.critic_rate(), config.schedule, state.step, config.steps)
     policy, pi_loss, pi_metrics = descend(
-        state.policy, lambda theta: policy_loss(theta, state, batch, policy_key), rate
+        state.policy, lambda theta: policy_loss(theta, state, batch, policy_key, config), rate
     )
     entropy, action_dim = pi_metrics["entropy"], batch.actions.shape[-1]
     temperature, _, _ = descend(

@@ -51,7 +51,7 @@ from bfq.agents.contract import (
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump, levels, shortcut_losses
-from bfq.nets import ActionNetwork, Critics, constructor
+from bfq.nets import ActionNetwork, Critics
 
 
 @fields.hyperparameters
@@ -62,7 +62,6 @@ class Config(fql.FlowConfig):
     bc_weight: fields.NonNegative = 10.0  # weight of L_flow
     consistency_weight: fields.NonNegative = 10.0  # weight of L_cons
     flow_steps: fields.Count = 8  # the most steps of the policy, a power of two
-    aggregation: fields.Aggregation = "mean"  # in the TD target and among candidates
     learning_rate: fields.NonNegative = 1e-4  # Adam
     clip_norm: fields.Fixed = 1.0  # bound on the joint gradient's norm in each step; 0: none
     policy_target_rate: fields.Fraction = 0.005  # ρ for θ′
@@ -92,9 +91,8 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them; M is one more input of the critics."""
     critic_key, policy_key = jax.random.split(key)
-    sizes = (config.critic, config.critic_width, config.critic_depth)
-    critics = Critics(critic_key, spec.observation_dim, spec.action_dim + 1, *sizes)
-    policy = constructor("flow", "fql")(policy_key, *spec, config.width, config.depth, numbers=2)
+    critics = learning.make_critics(critic_key, spec, config, 1)
+    policy = learning.make_policy("flow", "fql", policy_key, spec, config, 2)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(Networks(critics, policy)), critics, policy, zero)
 
@@ -204,7 +202,7 @@ def act(
     q = with_steps(critics, float(count))
     return learning.best_of_n(
         lambda s, k: sample(policy, s, k, count, acting.temperature),
-        lambda s, a: learning.aggregate(q(s, a), config.aggregation),
+        lambda s, a: learning.aggregated(q(s, a), config),
         observations,
         key,
         acting,

@@ -32,7 +32,6 @@ from jaxtyping import Array, Float
 
 from bfq.agents import fields, iql, learning
 from bfq.agents.contract import (
-    DETERMINISTIC,
     Actions,
     Agent,
     Batch,
@@ -42,11 +41,11 @@ from bfq.agents.contract import (
     Observations,
     Spec,
 )
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.diffusion import vp_sde
-from bfq.nets import Critics, Value
-from bfq.nets.mlp import MLP
+from bfq.nets import Critics
 from bfq.nets.policies import Deterministic
 from bfq.nets.residual import NoiseResNet
 
@@ -54,7 +53,7 @@ METRICS = ("bc_loss", "value_loss", "critic_loss", "q", "v", "policy_loss", "q_p
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of SRPO."""
 
     # The phases share the updates in these parts; the official 2M, 1.5M and 1M are 4 : 3 : 2
@@ -83,7 +82,8 @@ class Config(fields.ValueBased):
     critic: fields.CriticKind = "relu"  # kind of Q and V
 
     def check(self) -> None:
-        """Refuse fewer updates than phases."""
+        """Refuse fewer updates than phases, and several widths."""
+        fields.check_one_width(self)
         ends = (0, *phase_ends(self), self.steps)
         if any(begin == end for begin, end in pairwise(ends)):
             raise BadInput(
@@ -113,11 +113,10 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
-    behavior = NoiseResNet(behavior_key, *spec, config.width, config.behavior_depth, "srpo")
-    sizes = (config.critic_width, config.critic_depth)
-    value = Value(value_key, spec.observation_dim, config.critic, *sizes)
-    critics = Critics(critic_key, *spec, config.critic, *sizes)
-    policy = Deterministic(MLP(policy_key, *spec, config.width, config.depth, "relu"))
+    behavior = NoiseResNet(behavior_key, *spec, int(config.width), config.behavior_depth, "srpo")
+    value = iql.make_value(value_key, spec, config)
+    critics = learning.make_critics(critic_key, spec, config)
+    policy = Deterministic(learning.make_policy("policy", "relu", policy_key, spec, config))
     return State(
         behavior=learning.learner(behavior),
         value=learning.learner(value),
@@ -203,8 +202,8 @@ def critic_phase(state: State, batch: Batch, key: Key, config: Config) -> State:
         loss, metrics = iql.value_backup_loss(phi, state.value.params, batch, config.discount)
         return 0.5 * loss, metrics
 
-    value, _, v_metrics = iql.fit_value(state, batch, config.expectile, config.learning_rate)
-    critics, q_loss, q_metrics = descend(state.critics, critic_loss, config.learning_rate)
+    value, _, v_metrics = iql.fit_value(state, batch, config, config.critic_rate())
+    critics, q_loss, q_metrics = descend(state.critics, critic_loss, config.critic_rate())
     target = polyak(state.critics_target, critics.params, config.critic_target_rate)
     metrics = {**state.told, **v_metrics, **q_metrics, "critic_loss": q_loss}
     return state._replace(value=value, critics=critics, critics_target=target, told=metrics)

@@ -23,14 +23,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bfq.agents import fields, learning
-from bfq.agents.contract import DETERMINISTIC, Actions, Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Metrics, Spec
+from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.nets import Critics, constructor
+from bfq.nets import Critics
 from bfq.nets.policies import Deterministic
 
 
 @fields.hyperparameters
-class Config(fields.ValueBased):
+class Config(learning.ActorCritic):
     """Hyperparameters of TD3-BC."""
 
     eta: fields.NonNegative = 2.5  # α, the strength of value guidance
@@ -59,10 +60,8 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = Deterministic(
-        constructor("policy", config.policy)(policy_key, *spec, config.width, config.depth)
-    )
-    critics = Critics(critic_key, *spec, config.critic, config.critic_width, config.critic_depth)
+    mean = learning.make_policy("policy", config.policy, policy_key, spec, config)
+    policy, critics = Deterministic(mean), learning.make_critics(critic_key, spec, config)
     metrics = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
     step = jnp.zeros((), jnp.int32)
     return State(
@@ -81,7 +80,7 @@ def critic_loss(critics: Critics, state: State, batch: Batch, key: Key, config: 
     """L_Q(φ) = Σ_i E (Q_φi(s, a) − r − γ min_j Q_φj′(s′, ã))²."""
     following = smoothed_target(state, batch, key, config)
     next_values = state.critics_target(batch.next_observations, following)
-    target = learning.td_target(batch.rewards, batch.masks, next_values, config.discount, "min")
+    target = learning.backup(batch, next_values, config)
     q = critics(batch.observations, batch.actions)
     return learning.critic_loss(q, target), {"q": q.mean()}
 
@@ -114,7 +113,9 @@ def update(state: State, batch: Batch, key: Key, config: Config) -> tuple[State,
     """One update of the critics; at every second one, of policy and targets too."""
     rate = learning_rate(config.learning_rate, config.schedule, state.step, config.steps)
     critics, q_loss, q_metrics = descend(
-        state.critics, lambda phi: critic_loss(phi, state, batch, key, config), rate
+        state.critics,
+        lambda phi: critic_loss(phi, state, batch, key, config),
+        learning_rate(config.critic_rate(), config.schedule, state.step, config.steps),
     )
     count = state.step + 1  # the authors count from 1, so the policy waits for the second update
     new = learning.every(

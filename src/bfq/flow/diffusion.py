@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets.primitives import scan_steps
+from bfq.nets.tracing import scan_steps
 
 Action = Float[Array, "*b a"]
 Time = Float[Array, "*b"]

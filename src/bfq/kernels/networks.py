@@ -26,7 +26,8 @@ def fast_layers(
     An output of one unit, without its bias, is part of the last kernel.
     """
     weights = tuple(linear.weight for linear in hidden)
-    if use().kernels and suits(x, weights[0].shape[1]):
+    same_width = len({weight.shape[1] for weight in weights}) == 1
+    if use().kernels and suits(x, weights[0].shape[1]) and same_width:
         parameters = [(linear.bias, *norm) for linear, norm in zip(hidden, norms, strict=True)]
         if output.weight.shape[1] != 1:
             return output(layers(tuple(finishes), x, weights, tuple(parameters)))

@@ -15,6 +15,8 @@ from jaxtyping import PRNGKeyArray as Key
 
 from bfq.nets.primitives import use_kernels
 
+Width = int | str  # of all hidden layers; or, as 256x128, of each one
+
 
 class ActionNetwork(Protocol):
     """A network that returns a vector of the action's size: a velocity, or a denoiser."""
@@ -34,8 +36,13 @@ def constructor(role: str, kind: str) -> Callable[..., Any]:
 
     An agent depends on no architecture: `bfq.nets.kinds`, which holds the table, is imported here.
     """
-    make: Callable[..., Any] = import_module("bfq.nets.kinds").NETWORKS[role][kind]
+    make: Callable[..., Any] = import_module("bfq.nets.kinds").find(role, kind)
     return make
+
+
+def style(activation: str, norm: str) -> dict[str, Any]:
+    """The options of a network whose activation or layer norm is not that of its kind."""
+    return {k: v for k, v in (("activation", activation), ("norm", norm)) if v}
 
 
 class Critics(eqx.Module):
@@ -43,10 +50,20 @@ class Critics(eqx.Module):
 
     stacked: Any  # one network, every leaf of which has the critics along its first axis
 
-    def __init__(self, key: Key, s: int, a: int, kind: str, width: int, depth: int, count: int = 2):
-        make, fan_in = constructor("critic", kind), s + a
+    def __init__(
+        self,
+        key: Key,
+        s: int,
+        a: int,
+        kind: str,
+        width: Width,
+        depth: int,
+        count: int = 2,
+        **own: Any,
+    ):
+        make = constructor("critic", kind)
         keys = jax.random.split(key, count)
-        self.stacked = jax.vmap(lambda k: make(k, fan_in, width, depth))(keys)
+        self.stacked = jax.vmap(lambda k: make(k, s + a, width, depth, **own))(keys)
 
     def __call__(
         self, observations: Float[Array, "*b s"], actions: Float[Array, "*b a"]
@@ -54,7 +71,7 @@ class Critics(eqx.Module):
         """Q_i(s, a), the critics along the first axis."""
         inputs, axis = jnp.concatenate([observations, actions], axis=-1), None
         if use_kernels():  # as one product with all weights, the rows would be transposed
-            count, axis = len(self.stacked.output.bias), 0
+            count, axis = len(jax.tree.leaves(self.stacked)[0]), 0
             inputs = jnp.broadcast_to(inputs, (count, *inputs.shape))
         each: Callable[..., Array] = jax.vmap(lambda net, x: net(x), in_axes=(0, axis))
         values = each(self.stacked, inputs)
@@ -66,8 +83,8 @@ class Value(eqx.Module):
 
     net: Any
 
-    def __init__(self, key: Key, observation_dim: int, kind: str, width: int, depth: int):
-        self.net = constructor("critic", kind)(key, observation_dim, width, depth)
+    def __init__(self, key: Key, s: int, kind: str, width: Width, depth: int, **own: Any):
+        self.net = constructor("critic", kind)(key, s, width, depth, **own)
 
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
         """One number per state."""

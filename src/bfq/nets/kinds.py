@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
+from bfq.nets import Width
 from bfq.nets.mlp import MLP, Initializer, uniform, variance_scaling
+from bfq.nets.own import own_constructor
 from bfq.nets.residual import ResidualVelocity
 from bfq.nets.velocity import EmbeddedDenoiser, EmbeddedVelocity, FlowNet, RawTimeVelocity
 
@@ -41,10 +43,14 @@ def nearest_orthogonal(tall: Float[Array, "n m"], iterations: int = 40) -> Float
 
 
 def perceptron_critic(activation: str, **options: Any) -> Callable[..., MLP]:
-    """The constructor of an MLP with one output."""
-    return lambda key, fan_in, width, depth: MLP(
-        key, fan_in, 1, width, depth, activation, **options
-    )
+    """The constructor of an MLP with one output; another activation is that of every layer."""
+
+    def make(key: Key, fan_in: int, width: Width, depth: int, **own: Any) -> MLP:
+        first = {"first_activation": ""} if "activation" in own else {}
+        chosen = {"activation": activation, **options, **first, **own}
+        return MLP(key, fan_in, 1, width, depth, **chosen)
+
+    return make
 
 
 IQL_WEIGHTS = orthogonal(2**0.5)
@@ -103,3 +109,8 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
         "edp": partial(EmbeddedDenoiser, time_dim=16, code="cosines_first"),  # EDP's own code
     },
 }
+
+
+def find(role: str, kind: str) -> Callable[..., Any]:
+    """The constructor of a network, in place of which a user may have put another one."""
+    return own_constructor(role) or NETWORKS[role][kind]

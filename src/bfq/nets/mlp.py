@@ -5,7 +5,7 @@ Layers act on the last axis and accept any leading axes, so a batch needs no vma
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -113,7 +113,7 @@ def row_mean(x: Float[Array, "*b d"]) -> Float[Array, "*b 1"]:
 
 
 class MLP(eqx.Module):
-    """`depth` hidden layers of `width`, then a linear output.
+    """`depth` hidden layers of `width`, or layers of widths such as 256x128, then a linear output.
 
     `norm` is "none", "before" (Linear, LayerNorm, activation: CleanDiffuser) or "after" (Linear,
     activation, LayerNorm: FQL, ReBRAC). `first_activation` is CleanDiffuser's Tanh in its critic.
@@ -130,7 +130,7 @@ class MLP(eqx.Module):
         key: Key,
         fan_in: int,
         fan_out: int,
-        width: int,
+        width: int | str,
         depth: int,
         activation: str,
         norm: str = "none",
@@ -139,23 +139,35 @@ class MLP(eqx.Module):
         initialize_output: Initializer | None = None,
         norm_epsilon: float = 1e-5,
     ):
-        *keys, output_key = jax.random.split(key, depth + 1)
-        sizes = pairwise([fan_in] + [width] * depth)
+        widths = [width] * depth if isinstance(width, int) else list(map(int, width.split("x")))
+        *keys, output_key = jax.random.split(key, len(widths) + 1)
+        sizes = pairwise([fan_in, *widths])
         self.hidden = tuple(
             Linear(k, i, o, initialize) for k, (i, o) in zip(keys, sizes, strict=True)
         )
-        normed = depth if norm != "none" else 0
-        self.norms = tuple(LayerNorm(width, norm_epsilon) for _ in range(normed))
-        self.output = Linear(output_key, width, fan_out, initialize_output or initialize)
-        self.activations = (first_activation or activation,) + (activation,) * (depth - 1)
+        normed = widths if norm != "none" else []
+        self.norms = tuple(LayerNorm(one, norm_epsilon) for one in normed)
+        self.output = Linear(output_key, widths[-1], fan_out, initialize_output or initialize)
+        self.activations = (first_activation or activation,) + (activation,) * (len(widths) - 1)
         self.norm = norm
+
+    @property
+    def fan_out(self) -> int:
+        """The number of outputs."""
+        return self.output.bias.shape[-1]
+
+    def layers(self) -> list[tuple[Linear, "Finish", tuple[Array, ...]]]:
+        """Each hidden layer with what follows its bias, and the parameters of its layer norm."""
+        epsilon = self.norms[0].epsilon if self.norms else 0.0
+        finishes = [Finish(activation, self.norm, epsilon) for activation in self.activations]
+        norms: list[Any] = [(norm.scale, norm.shift) for norm in self.norms]
+        norms = norms or [()] * len(finishes)
+        return list(zip(self.hidden, finishes, norms, strict=True))
 
     def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
         """Map the last axis."""
-        epsilon = self.norms[0].epsilon if self.norms else 0.0
-        finishes = [Finish(activation, self.norm, epsilon) for activation in self.activations]
-        norms = [(norm.scale, norm.shift) for norm in self.norms]
-        return apply_layers(self.hidden, finishes, norms or [()] * len(finishes), self.output, x)
+        hidden, finishes, norms = zip(*self.layers(), strict=True)
+        return apply_layers(hidden, finishes, norms, self.output, x)
 
 
 class Finish(NamedTuple):

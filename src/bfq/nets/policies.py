@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets.mlp import ACTIVATIONS, MLP
+from bfq.nets.mlp import MLP
 
 Number = float | Float[Array, ""]
 LOG_STD_RANGE = (-5.0, 2.0)  # IQL's bounds on log σ
@@ -24,15 +24,15 @@ def drop(x: Float[Array, "*b d"], rate: float, key: Key | None) -> Float[Array, 
 
 def dropped_out(net: MLP, x: Float[Array, "*b i"], key: Key, rate: float) -> Float[Array, "*b o"]:
     """The MLP with each hidden unit at 0 with probability `rate`, else at 1/(1 − rate) of itself."""
-    for k, (linear, activation) in enumerate(zip(net.hidden, net.activations, strict=True)):
-        x = drop(ACTIVATIONS[activation](linear(x)), rate, jax.random.fold_in(key, k))
+    for k, (linear, finish, norm) in enumerate(net.layers()):
+        x = drop(finish(linear(x), *norm), rate, jax.random.fold_in(key, k))
     return net.output(x)
 
 
 class Deterministic(eqx.Module):
     """a = tanh μ(s)."""
 
-    mean: MLP
+    mean: Any
 
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b a"]:
         """The action, within (−1, 1)."""
@@ -80,13 +80,13 @@ class Gaussian(eqx.Module):
     `tanh_mean` bounds μ, not the distribution.
     """
 
-    mean: MLP
+    mean: Any
     log_std: Float[Array, " a"] | None  # None: σ = 1
     tanh_mean: bool = eqx.field(static=True)
 
-    def __init__(self, mean: MLP, unit_std: bool = False, tanh_mean: bool = False):
+    def __init__(self, mean: Any, unit_std: bool = False, tanh_mean: bool = False):
         self.mean, self.tanh_mean = mean, tanh_mean
-        self.log_std = None if unit_std else jnp.zeros(mean.output.bias.shape[-1])
+        self.log_std = None if unit_std else jnp.zeros(mean.fan_out)
 
     def __call__(
         self, observations: Float[Array, "*b s"], dropout_key: Key | None = None

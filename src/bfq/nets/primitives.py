@@ -4,9 +4,7 @@ A replacement computes the same numbers to rounding. It receives the plain formu
 that it can fall back on it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,7 +16,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _REPLACEMENTS: dict[str, Callable[..., Any]] = {}
-_FORWARD_MODE: ContextVar[bool] = ContextVar("forward_mode", default=False)
 
 
 def replaceable(formula: Callable[P, T]) -> Callable[P, T]:
@@ -36,21 +33,6 @@ def replaceable(formula: Callable[P, T]) -> Callable[P, T]:
 def replace(**replacements: Callable[..., Any]) -> None:
     """Exchange formulas by name."""
     _REPLACEMENTS.update(replacements)
-
-
-@contextmanager
-def forward_mode() -> Iterator[None]:
-    """Use only formulas that have Jacobian-vector products; kernels have gradients alone."""
-    token = _FORWARD_MODE.set(True)
-    try:
-        yield
-    finally:
-        _FORWARD_MODE.reset(token)
-
-
-def in_forward_mode() -> bool:
-    """Whether the code that is being traced needs Jacobian-vector products."""
-    return _FORWARD_MODE.get()
 
 
 @replaceable
@@ -78,20 +60,3 @@ def map_leaves(
         jax.tree.unflatten(structure, row)
         for structure, row in zip(structures[-changed:], zip(*new, strict=True), strict=True)
     )
-
-
-def scan_steps(
-    step: Callable[[Any, Any], tuple[Any, None]],
-    start: Any,
-    rows: Any,
-    unrolled: int,
-    unrolled_on_cpu: int = 1,
-) -> Any:
-    """`start` after a step for every row of `rows`; differentiable through all of them.
-
-    A GPU waits between two turns of a loop, so there a turn has up to `unrolled` steps. A CPU only compiles
-    them for longer: there, a loop of up to `unrolled_on_cpu` steps is unrolled.
-    """
-    count = len(jax.tree.leaves(rows)[0])
-    turn = unrolled if use_kernels() or count <= unrolled_on_cpu else 1
-    return jax.lax.scan(step, start, rows, unroll=min(count, turn))[0]

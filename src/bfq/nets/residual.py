@@ -1,6 +1,6 @@
 """Residual networks: MeanFlowQL's transformer-like velocity, and the noise network of IDQL and SRPO."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -8,7 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets.mlp import Initializer, LayerNorm, Linear, gelu, mish, torch_uniform, variance_scaling
+from bfq.nets.mlp import (
+    ACTIVATIONS,
+    Initializer,
+    LayerNorm,
+    Linear,
+    mish,
+    torch_uniform,
+    variance_scaling,
+)
 from bfq.nets.policies import drop
 from bfq.nets.primitives import replaceable
 from bfq.nets.velocity import TimeEmbedding, columns
@@ -54,8 +62,9 @@ class ResidualBlock(eqx.Module):
     expand: Linear
     contract: Linear
     residual_scale: float = eqx.field(static=True)
+    activation: str = eqx.field(static=True)
 
-    def __init__(self, key: Key, width: int, residual_scale: float = 0.1):
+    def __init__(self, key: Key, width: int, residual_scale: float = 0.1, activation: str = "gelu"):
         keys = jax.random.split(key, 5)
         self.modulation = Linear(keys[0], width, 6 * width, zero_layer)
         self.gain_attention, self.gain_mlp = jnp.ones(width), jnp.ones(width)
@@ -63,7 +72,7 @@ class ResidualBlock(eqx.Module):
         self.project = Linear(keys[2], width, width, small_normal)
         self.expand = Linear(keys[3], width, 4 * width, small_normal)
         self.contract = Linear(keys[4], 4 * width, width, small_normal)
-        self.residual_scale = residual_scale
+        self.residual_scale, self.activation = residual_scale, activation
 
     def __call__(
         self, x: Float[Array, "*b d"], code: Float[Array, "... d"]
@@ -75,9 +84,8 @@ class ResidualBlock(eqx.Module):
         y = rms_norm(x, self.gain_attention) * (1.0 + scale_a) + shift_a
         x_attended = x + gate_a * block_linear(self.project, block_linear(self.value, y))
         y = rms_norm(x_attended, self.gain_mlp) * (1.0 + scale_m) + shift_m
-        x_out = x_attended + gate_m * block_linear(
-            self.contract, gelu(block_linear(self.expand, y))
-        )
+        h = ACTIVATIONS[self.activation](block_linear(self.expand, y))
+        x_out = x_attended + gate_m * block_linear(self.contract, h)
         return x + self.residual_scale * (x_out - x)
 
 
@@ -98,20 +106,18 @@ class ResidualVelocity(eqx.Module):
     final_gain: Float[Array, " d"]
     output: Linear
 
-    def __init__(
-        self, key: Key, observation_dim: int, action_dim: int, width: int, depth: int, scale: int
-    ):
+    def __init__(self, key: Key, s: int, a: int, width: int, depth: int, scale: int, **own: Any):
         keys = jax.random.split(key, depth + 6)
-        self.token = Linear(keys[0], observation_dim + action_dim, width, small_normal)
+        self.token = Linear(keys[0], s + a, width, small_normal)
         self.position = 0.005 * jax.random.normal(keys[1], (width,))
         self.embed_t, self.embed_r = (
             TimeEmbedding(k, width, width, width, scale, "silu", initialize=small_normal)
             for k in (keys[2], keys[3])
         )
-        self.blocks = tuple(ResidualBlock(k, width) for k in keys[6:])
+        self.blocks = tuple(ResidualBlock(k, width, **own) for k in keys[6:])
         self.final_modulation = Linear(keys[4], width, 2 * width, zero_layer)
         self.final_gain = jnp.ones(width)
-        self.output = Linear(keys[5], width, action_dim, zero_layer)
+        self.output = Linear(keys[5], width, a, zero_layer)
 
     @property
     def action_dim(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets import mlp
+from bfq.nets import Width, mlp
 from bfq.nets.mlp import MLP, Finish, Initializer, Linear, apply_layers, torch_uniform
 
 TIME_DIM = 64  # numbers in the code of a time of a velocity
@@ -35,7 +35,7 @@ class TrunkNetwork(eqx.Module):
     @property
     def action_dim(self) -> int:
         """The number of action dimensions."""
-        return self.trunk.output.bias.shape[-1]
+        return self.trunk.fan_out
 
     def at(self, code: Array, noisy_action: Array, observation: Array) -> Array:
         """Apply the trunk to [a_t, code of the times, s], CleanDiffuser's order."""
@@ -57,13 +57,14 @@ class FlowNet(TrunkNetwork):
         key: Key,
         observation_dim: int,
         action_dim: int,
-        width: int,
+        width: Width,
         depth: int,
         numbers: int = 0,
         activation: str = "gelu",
+        norm: str = "none",
     ):
         fan_in, first = observation_dim + action_dim + numbers, mlp.variance_scaling(1.0)
-        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, initialize=first)
+        self.trunk = MLP(key, fan_in, action_dim, width, depth, activation, norm, initialize=first)
 
     def __call__(
         self, x: Float[Array, "*b a"], *inputs: Float[Array, "..."]
@@ -77,11 +78,9 @@ class FlowNet(TrunkNetwork):
 class RawTimeVelocity(FlowNet):
     """Architecture B′: FQL's MLP on [s, a_t, t, r] with the times as plain numbers."""
 
-    def __init__(
-        self, key: Key, s: int, a: int, width: int, depth: int, *_: int, activation: str = "gelu"
-    ):
+    def __init__(self, key: Key, s: int, a: int, width: Width, depth: int, *_: int, **own: Any):
         # A fifth size would scale times before an embedding, which is not there.
-        super().__init__(key, s, a, width, depth, 2, activation)
+        super().__init__(key, s, a, width, depth, 2, **own)
 
     def __call__(self, x: Array, *inputs: Array) -> Array:
         """The velocity from (a_t, r, t, s); FQL's order has t first."""
@@ -155,17 +154,15 @@ class EmbeddedVelocity(TrunkNetwork):
     embed: TimeEmbedding  # of t and of r, stacked: one batched product instead of two small ones
     trunk: MLP
 
-    def __init__(
-        self, key: Key, observation_dim: int, action_dim: int, width: int, depth: int, scale: int
-    ):
+    def __init__(self, key: Key, s: int, a: int, width: Width, depth: int, scale: int, **own: Any):
         t_key, r_key, trunk_key = jax.random.split(key, 3)
 
         def embedding(k: Key) -> TimeEmbedding:
             return TimeEmbedding(k, TIME_DIM, 2 * TIME_DIM, TIME_DIM, scale)
 
         self.embed = jax.vmap(embedding)(jnp.stack([t_key, r_key]))
-        fan_in = action_dim + 2 * TIME_DIM + observation_dim
-        self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
+        style: dict[str, Any] = {"activation": "mish", **own}
+        self.trunk = MLP(trunk_key, a + 2 * TIME_DIM + s, a, width, depth, **style)
 
     def code(self, r: Float[Array, "..."], t: Float[Array, "..."]) -> Float[Array, "*b c"]:
         """[embedding of t, embedding of r]."""
@@ -217,17 +214,18 @@ class EmbeddedDenoiser(TrunkNetwork):
     def __init__(
         self,
         key: Key,
-        observation_dim: int,
-        action_dim: int,
-        width: int,
+        s: int,
+        a: int,
+        width: Width,
         depth: int,
         time_dim: int,
         code: str,
+        **own: Any,
     ):
         embed_key, trunk_key = jax.random.split(key)
         self.embed = TimeEmbedding(embed_key, time_dim, 2 * time_dim, time_dim, scale=1, code=code)
-        fan_in = action_dim + time_dim + observation_dim
-        self.trunk = MLP(trunk_key, fan_in, action_dim, width, depth, "mish")
+        style: dict[str, Any] = {"activation": "mish", **own}
+        self.trunk = MLP(trunk_key, a + time_dim + s, a, width, depth, **style)
 
     def __call__(self, noisy_action: Array, t: Array, observation: Array) -> Array:
         """The prediction, from times that are embedded first."""
