@@ -131,6 +131,7 @@ def test_forbidden_imports():
 # Modules for all agents; and agents that hold what their family shares.
 SHARED_BY_AGENTS = {
     "contract", "fields", "learning", "actor_critic", "fql", "dql", "iql", "td3_bc", "sac_n",
+    "deterministic",
 }  # fmt: skip
 
 

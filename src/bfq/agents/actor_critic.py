@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from bfq.agents import fields, learning
 from bfq.agents.contract import Acting, Actions, Batch, Key, Loss, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, due, learning_rate
-from bfq.nets import Critics
+from bfq.nets import Critics, make_critics, make_policy
 
 CriticLoss = Callable[[Any, Any, Batch, Key, Any], Loss]  # (φ, state, …)
 PolicyLoss = Callable[[Any, Critics, Batch, Key, Any], Loss]  # (θ, φ, …)
@@ -69,8 +69,8 @@ class State(NamedTuple):
 def initial_state(role: str, kind: str, key: Key, spec: Spec, config: Config, *more: Any) -> State:
     """A random policy, a network of this role and kind, and random critics; targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    policy = learning.make_policy(role, kind, policy_key, spec, config, *more)
-    critics = learning.make_critics(critic_key, spec, config)
+    policy = make_policy(role, kind, policy_key, spec, config, *more)
+    critics = make_critics(critic_key, spec, config)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(policy), policy, learning.learner(critics), critics, zero)
 

@@ -57,13 +57,15 @@ class Config(actor_critic.Config):
     # Networks
     denoiser: fields.DenoiserKind = "clean_diffuser"  # official | edp (its authors): codes of time
 
+    times = "denoising_steps"  # which hyperparameter is T; EDP has another
+
     def critic_rate(self) -> Number:
         """The critics' own learning rate; 0 stops them."""
         return self.critic_learning_rate
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs."""
-        check_times("denoising_steps", self.denoising_steps, self.noise_schedule)
+        check_times(self.times, getattr(self, self.times), self.noise_schedule)
 
     def recipe(self, acting: Acting = Acting()) -> Recipe:
         """As many steps as times, unless acting asks for others."""

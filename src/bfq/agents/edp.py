@@ -52,9 +52,7 @@ class Config(dql.Config):
     approximation: Literal["fresh", "shared"] = "fresh"  # a^π's draw; shared: L_d's (official)
     sampler: fields.ChainSampler = "dpm_solver"  # ddim: CleanDiffuser on AntMaze
 
-    def check(self) -> None:
-        """Refuse fewer times than the noise schedule needs."""
-        dql.check_times("diffusion_times", self.diffusion_times, self.noise_schedule)
+    times = "diffusion_times"
 
     def recipe(self, acting: Acting = Acting()) -> Recipe:
         """`denoising_steps` on the T times, unless acting asks for others."""

@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bfq.agents import fields, fql, iql, learning
+from bfq.agents import fields, fql, iql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Observations, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import ActionNetwork, Critics, Value
+from bfq.nets import ActionNetwork, Critics, Value, make_critics, make_policy, make_value
 
 
 @fields.hyperparameters
@@ -44,11 +44,11 @@ class Config(fql.FlowConfig):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, value_key = jax.random.split(key, 3)
-    critics = learning.make_critics(critic_key, spec, config)
-    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
+    critics = make_critics(critic_key, spec, config)
+    flow = make_policy("flow", "fql", flow_key, spec, config, 1)
     value = None
     if config.baseline == "network":
-        value = iql.make_value(value_key, spec, config)
+        value = make_value(value_key, spec, config)
     return fql.joint_state(Networks(critics, flow, value=value))
 
 

@@ -24,11 +24,11 @@ from functools import partial
 
 import jax
 
-from bfq.agents import fields, fql, learning
+from bfq.agents import fields, fql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors, sample
-from bfq.nets import ActionNetwork, Critics
+from bfq.nets import ActionNetwork, Critics, make_critics, make_policy
 
 
 @fields.hyperparameters
@@ -42,8 +42,8 @@ class Config(fql.FlowConfig):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key = jax.random.split(key)
-    critics = learning.make_critics(critic_key, spec, config)
-    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
+    critics = make_critics(critic_key, spec, config)
+    flow = make_policy("flow", "fql", flow_key, spec, config, 1)
     return fql.joint_state(Networks(critics, flow))
 
 

@@ -43,7 +43,7 @@ from bfq.agents.contract import (
 from bfq.agents.learning import Draw, Evaluate, Learner, Step
 from bfq.flow.matching import push, random_matching_errors
 from bfq.flow.matching import sample as sample_flow
-from bfq.nets import ActionNetwork, Critics, Value
+from bfq.nets import ActionNetwork, Critics, Value, make_critics, make_policy
 
 
 @fields.hyperparameters
@@ -93,9 +93,9 @@ def joint_state(networks: Networks) -> State:
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, flow_key, policy_key = jax.random.split(key, 3)
-    critics = learning.make_critics(critic_key, spec, config)
-    flow = learning.make_policy("flow", "fql", flow_key, spec, config, 1)
-    policy = learning.make_policy("flow", "fql", policy_key, spec, config)
+    critics = make_critics(critic_key, spec, config)
+    flow = make_policy("flow", "fql", flow_key, spec, config, 1)
+    policy = make_policy("flow", "fql", policy_key, spec, config)
     return joint_state(Networks(critics, flow, policy))
 
 

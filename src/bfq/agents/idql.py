@@ -34,7 +34,7 @@ from bfq.agents import dql, fields, iql, learning
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.flow.diffusion import Recipe, noise_loss
-from bfq.nets import Critics
+from bfq.nets import Critics, make_critics, make_value
 from bfq.nets.residual import NoiseResNet
 
 
@@ -96,8 +96,8 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, int(config.width), config.depth, config.architecture)
-    value = iql.make_value(value_key, spec, config)
-    critics = learning.make_critics(critic_key, spec, config)
+    value = make_value(value_key, spec, config)
+    critics = make_critics(critic_key, spec, config)
     return State(
         policy=learning.learner(policy),
         policy_target=policy,

@@ -28,7 +28,7 @@ from bfq.agents import fields, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Metrics, Spec
 from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Evaluate, Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets import Critics, Value, style
+from bfq.nets import Critics, Value, make_critics, make_policy, make_value
 from bfq.nets.policies import Gaussian
 
 LARGEST_WEIGHT = 100.0
@@ -65,9 +65,9 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to its original."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
-    mean = learning.make_policy("policy", config.policy, policy_key, spec, config)
+    mean = make_policy("policy", config.policy, policy_key, spec, config)
     value = make_value(value_key, spec, config)
-    critics = learning.make_critics(critic_key, spec, config)
+    critics = make_critics(critic_key, spec, config)
     return State(
         learning.learner(Gaussian(mean, config.unit_std, config.tanh_mean)),
         learning.learner(value),
@@ -75,12 +75,6 @@ def init(key: Key, spec: Spec, config: Config) -> State:
         critics,
         jnp.zeros((), jnp.int32),
     )
-
-
-def make_value(key: Key, spec: Spec, config: Any) -> Value:
-    """A random V, of the same kind as the critics."""
-    own = style(config.critic_activation, config.critic_norm)
-    return Value(key, spec[0], config.critic, config.critic_width, config.critic_depth, **own)
 
 
 def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:

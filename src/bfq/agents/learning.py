@@ -10,8 +10,8 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bfq.agents import fields
-from bfq.agents.contract import Acting, Actions, Batch, Key, Observations, Spec
-from bfq.nets import Critics, constructor, style
+from bfq.agents.contract import Acting, Actions, Batch, Key, Observations
+from bfq.nets import Critics
 from bfq.nets.primitives import map_leaves, use_kernels
 
 T = TypeVar("T")
@@ -69,19 +69,6 @@ class ActorCritic(ValueBased):
 def varied_critic_rate(config: Any) -> Number:
     """`critic_rate` where members of a population may differ in it."""
     return or_default(config.critic_learning_rate, config.learning_rate)
-
-
-def make_critics(key: Key, spec: Spec, config: Any, more: int = 0) -> Critics:
-    """Random critics; `more` numbers follow the action."""
-    own = style(config.critic_activation, config.critic_norm)
-    sizes = (config.critic_width, config.critic_depth, config.critic_count)
-    return Critics(key, spec[0], spec[1] + more, config.critic, *sizes, **own)
-
-
-def make_policy(role: str, kind: str, key: Key, spec: Spec, config: Any, *more: Any) -> Any:
-    """A random network of the policy, of this role and kind."""
-    own = style(config.activation, config.norm)
-    return constructor(role, kind)(key, *spec, config.width, config.depth, *more, **own)
 
 
 class Learner(NamedTuple):

@@ -30,7 +30,7 @@ from bfq.agents import fields, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Metrics, Spec
 from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate
-from bfq.nets import Critics
+from bfq.nets import Critics, make_critics, make_policy
 from bfq.nets.policies import Squashed
 
 
@@ -64,8 +64,8 @@ def init(key: Key, spec: Spec, config: Any, least: float = -5.0, shift: float = 
     """Random networks, the target equal to the critics, α = 1; `least` and `shift` are those of log σ."""
     policy_key, critic_key = jax.random.split(key)
     s, a = spec
-    net = learning.make_policy("policy", config.policy, policy_key, Spec(s, 2 * a), config)
-    critics = learning.make_critics(critic_key, spec, config)
+    net = make_policy("policy", config.policy, policy_key, Spec(s, 2 * a), config)
+    critics = make_critics(critic_key, spec, config)
     policy, temperature = Squashed(net, least, shift), jnp.zeros(())
     zero = jnp.zeros((), jnp.int32)
     learners = [learning.learner(one) for one in (policy, critics, temperature)]

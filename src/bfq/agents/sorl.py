@@ -51,7 +51,7 @@ from bfq.agents.contract import (
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.few_steps import jump, levels, shortcut_losses
-from bfq.nets import ActionNetwork, Critics
+from bfq.nets import ActionNetwork, Critics, make_critics, make_policy
 
 
 @fields.hyperparameters
@@ -91,8 +91,8 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them; M is one more input of the critics."""
     critic_key, policy_key = jax.random.split(key)
-    critics = learning.make_critics(critic_key, spec, config, 1)
-    policy = learning.make_policy("flow", "fql", policy_key, spec, config, 2)
+    critics = make_critics(critic_key, spec, config, 1)
+    policy = make_policy("flow", "fql", policy_key, spec, config, 2)
     zero = jnp.zeros((), jnp.int32)
     return State(learning.learner(Networks(critics, policy)), critics, policy, zero)
 

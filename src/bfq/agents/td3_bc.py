@@ -26,7 +26,7 @@ from bfq.agents import fields, learning
 from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Metrics, Spec
 from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
-from bfq.nets import Critics
+from bfq.nets import Critics, make_critics, make_policy
 from bfq.nets.policies import Deterministic
 
 
@@ -60,8 +60,8 @@ class State(NamedTuple):
 def init(key: Key, spec: Spec, config: Any) -> State:
     """Random networks, targets equal to them."""
     policy_key, critic_key = jax.random.split(key)
-    mean = learning.make_policy("policy", config.policy, policy_key, spec, config)
-    policy, critics = Deterministic(mean), learning.make_critics(critic_key, spec, config)
+    mean = make_policy("policy", config.policy, policy_key, spec, config)
+    policy, critics = Deterministic(mean), make_critics(critic_key, spec, config)
     metrics = {name: jnp.zeros(()) for name in ("policy_loss", "bc_loss", "q_policy")}
     step = jnp.zeros((), jnp.int32)
     return State(

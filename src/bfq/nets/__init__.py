@@ -1,9 +1,10 @@
 """Networks: Equinox modules whose leaves are all arrays, so that they can be stacked and vmapped.
 
-Critics and values are here; `constructor` finds every other network by name.
+Critics and values are here; `constructor` finds every other network by name. `make_critics`, `make_value` and
+`make_policy` build networks as an agent's Config describes them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -89,3 +90,24 @@ class Value(eqx.Module):
     def __call__(self, observations: Float[Array, "*b s"]) -> Float[Array, "*b"]:
         """One number per state."""
         return self.net(observations)[..., 0]
+
+
+def make_critics(key: Key, spec: Sequence[int], config: Any, more: int = 0) -> Critics:
+    """Random critics; `more` numbers follow the action."""
+    own = style(config.critic_activation, config.critic_norm)
+    sizes = (config.critic_width, config.critic_depth, config.critic_count)
+    return Critics(key, spec[0], spec[1] + more, config.critic, *sizes, **own)
+
+
+def make_policy(
+    role: str, kind: str, key: Key, spec: Sequence[int], config: Any, *more: Any
+) -> Any:
+    """A random network of the policy, of this role and kind."""
+    own = style(config.activation, config.norm)
+    return constructor(role, kind)(key, *spec, config.width, config.depth, *more, **own)
+
+
+def make_value(key: Key, spec: Sequence[int], config: Any) -> Value:
+    """A random V, of the same kind as the critics."""
+    own = style(config.critic_activation, config.critic_norm)
+    return Value(key, spec[0], config.critic, config.critic_width, config.critic_depth, **own)
