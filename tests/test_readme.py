@@ -55,13 +55,14 @@ def test_the_table_of_agents():
     rows, means = content("benchmarks/agents_h200.json"), {}
     speed = {(row["agent"], row["members"]): row["microseconds_per_update"] for row in rows}
     for name in agent_names():
-        folders = (f"results/agents/halfcheetah-{task}" for task in ("mini", "medium"))
-        short, longer = (content(f"{folder}/{name}.json") for folder in folders)
-        assert len(short["members"]) == len(longer["members"]) == 3
-        assert short["agent"] == longer["agent"] == name
+        files = [f"results/agents/halfcheetah-{task}/{name}.json" for task in ("mini", "medium")]
+        records = [content(file) if (ROOT / file).exists() else None for file in files]
+        for record in filter(None, records):
+            assert (len(record["members"]), record["agent"]) == (3, name)
+        short = records[0]
+        cells = [rounded(found["scores"]["return"]) if found else "–" for found in records]
         means[name] = statistics.mean(short["scores"]["return"])
-        cells = [rounded(found["scores"]["return"]) for found in (short, longer)]
-        cells += [f"{speed[name, members]:,.0f}" for members in (1, 6)]
+        cells += [f"{speed[name, m]:,.0f}" if (name, m) in speed else "–" for m in (1, 6)]
         assert f"| [{name}](docs/agents/{name}.md) | {' | '.join(cells)} |" in README
     assert min(means, key=means.__getitem__) == "bc"
 

@@ -215,7 +215,10 @@ def _local_data(root: Path, up: str) -> list[str]:
 
 
 def _agents(root: Path, up: str) -> list[str]:
-    """Every agent on two small tasks, best first on the smaller one, and the time of its update."""
+    """Every agent on two small tasks, best first on the smaller one, and the time of its update.
+
+    What was not measured on the GPU has a dash.
+    """
     times = _json(root / "benchmarks/agents_h200.json")
     speed = {(row["agent"], row["members"]): row["microseconds_per_update"] for row in times}
     tasks = ("mini", "medium")
@@ -226,8 +229,8 @@ def _agents(root: Path, up: str) -> list[str]:
     data = [number(runs[task][ranked[0]]["data"]["return_mean"], "count") for task in tasks]
     heads = [f"return, local/halfcheetah-{task}" for task in tasks]
     lines = [
-        [name, *(_mean(returns[t][name], "count") for t in tasks),
-         *(number(speed[name, members], "count") for members in (1, 6))]
+        [name, *(_mean(returns[t][name], "count") if name in returns[t] else "–" for t in tasks),
+         *(number(speed[name, m], "count") if (name, m) in speed else "–" for m in (1, 6))]
         for name in ranked
     ]  # fmt: skip
     head = ["", *heads, "µs per update, 1 seed", "6 seeds"]
@@ -263,7 +266,7 @@ TABLES: dict[str, tuple[Callable[[Path, str], list[str]], str]] = {
     "results/agents": (
         _agents,
         "Mean ± standard deviation over 3 seeds on locally generated data, 6,000 and 20,000 updates: a check, "
-        "not a ranking. Update times on an H200, networks 4 × 256. [Records]({0}results/agents).",
+        "not a ranking. Update times on an H200, networks 4 × 256; –: not measured. [Records]({0}results/agents).",
     ),
     "results/checkerboard": (
         _checkerboard,
