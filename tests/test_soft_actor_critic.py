@@ -92,7 +92,9 @@ def test_an_update_steps_policy_temperature_critics_and_target_in_this_order(nam
     module = {"sac_n": sac_n, "edac": edac, "cql": cql}[name]
     after, metrics = jax.jit(get_agent(name).update)(state, batch, KEY, config)
     policy_key, critic_key = jax.random.split(KEY)
-    gradient = jax.jit(jax.grad(lambda p: sac_n.policy_loss(p, state, batch, policy_key)[0]))
+    gradient = jax.jit(
+        jax.grad(lambda p: sac_n.policy_loss(p, state, batch, policy_key, config)[0])
+    )
     expected = first_step(state.policy.params, gradient(state.policy.params), 1e-3)
     assert_mostly_close(after.policy.params, expected)
     sign = jnp.sign(metrics["entropy"] + 2.0)
