@@ -10,8 +10,9 @@ import pytest
 from tests.agent_cases import KEY, SPEC, assert_close, leaves, same, setup, small, transitions
 
 from bfq.agents import learning
+from bfq.agents.callables import with_networks
 from bfq.agents.contract import Acting
-from bfq.agents.registry import agent_names, configure, get_agent, with_networks
+from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.errors import BadInput
 from bfq.nets import Critics, constructor
 from bfq.nets.mlp import MLP
@@ -43,7 +44,7 @@ def test_widths_of_each_layer():
     for name in ("idql", "srpo"):
         with pytest.raises(BadInput, match="a residual network has one width"):
             configure(get_agent(name), {"width": "16x8"})
-    with pytest.raises(BadInput, match="a residual network has one width"):
+    with pytest.raises(BadInput, match="a residual network has one even width"):
         configure(get_agent("bfq"), {"width": "16x8", "architecture": "residual"})
 
 
@@ -56,7 +57,7 @@ def test_another_activation_or_norm_takes_the_place_of_the_kinds():
     plain, other = (small("td3_bc", norm=norm) for norm in ("", "after"))
     assert get_agent("td3_bc").init(KEY, SPEC, plain).policy.params.mean.norm == "none"
     assert get_agent("td3_bc").init(KEY, SPEC, other).policy.params.mean.norm == "after"
-    with pytest.raises(BadInput, match="has its own norm"):
+    with pytest.raises(BadInput, match="and its own norm"):
         configure(get_agent("ofql"), {"norm": "after", "architecture": "residual"})
 
 

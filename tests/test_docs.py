@@ -9,8 +9,8 @@ import pytest
 from tools.agent_pages import agent_page, agent_pages, formulas, split_docstring
 from tools.command_page import command_page
 
+from bfq.agents.describe import hyperparameters_of, one_line
 from bfq.agents.registry import agent_names, get_agent
-from bfq.cli.agents import hyperparameters_of, one_line
 from bfq.cli.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bfq.agents.contract import Agent
+from bfq.agents.describe import hyperparameters_of, module_of, one_line, with_choices
 from bfq.agents.registry import agent_names, get_agent
-from bfq.cli.agents import hyperparameters_of, module_of, one_line, with_choices
 from bfq.files import make_folder, write_bytes
 from bfq.presets import SECTIONS, Entry, entries
 from bfq.settings import compose

@@ -25,7 +25,7 @@ from bfq.agents.contract import Actions, Agent, Batch, Key, Loss, Observations
 from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.sac_n import State
 from bfq.nets import Critics
-from bfq.nets.tracing import forward_mode
+from bfq.nets.primitives import forward_mode
 
 
 @fields.hyperparameters

@@ -30,7 +30,7 @@ from bfq.agents import fields, fql, iql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Observations, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import ActionNetwork, Critics, Value, make_critics, make_policy, make_value
+from bfq.nets import ActionNetwork, Critics, Value, make_critics, make_policy
 
 
 @fields.hyperparameters
@@ -48,7 +48,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     flow = make_policy("flow", "fql", flow_key, spec, config, 1)
     value = None
     if config.baseline == "network":
-        value = make_value(value_key, spec, config)
+        value = iql.make_value(value_key, spec, config)
     return fql.joint_state(Networks(critics, flow, value=value))
 
 

@@ -89,17 +89,7 @@ def _varies(kind: Any) -> bool:
 
 
 def check_residual(config: Any) -> None:
-    """Refuse a residual architecture with an odd width, several widths or another norm.
-
-    Its code of time is pairs of sines and cosines.
-    """
-    if config.architecture == "residual":
-        check_one_width(config)
-        if config.width % 2 or config.norm:
-            raise ValueError("the residual architecture needs an even width and has its own norm.")
-
-
-def check_one_width(config: Any) -> None:
-    """Refuse several widths for a network whose layers all have one."""
-    if isinstance(config.width, str):
-        raise ValueError("a residual network has one width: give a number, and its depth.")
+    """Refuse what a residual architecture cannot have: its code of time is pairs of sines and cosines."""
+    one_width = not isinstance(config.width, str) and config.width % 2 == 0
+    if config.architecture == "residual" and (config.norm or not one_width):
+        raise ValueError("a residual network has one even width, and its own norm.")

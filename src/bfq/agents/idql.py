@@ -34,7 +34,7 @@ from bfq.agents import dql, fields, iql, learning
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.flow.diffusion import Recipe, noise_loss
-from bfq.nets import Critics, make_critics, make_value
+from bfq.nets import Critics, make_critics
 from bfq.nets.residual import NoiseResNet
 
 
@@ -70,7 +70,7 @@ class Config(learning.ActorCritic):
 
     def check(self) -> None:
         """Refuse fewer times than the noise schedule needs, and what the residual network lacks."""
-        fields.check_one_width(self)
+        iql.check_one_width(self)
         if self.activation or self.norm:
             raise ValueError("IDQL's policy has its own activation and norm: leave them out.")
         dql.check_times("diffusion_steps", self.diffusion_steps, self.noise_schedule)
@@ -96,7 +96,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, targets equal to them."""
     policy_key, value_key, critic_key = jax.random.split(key, 3)
     policy = NoiseResNet(policy_key, *spec, int(config.width), config.depth, config.architecture)
-    value = make_value(value_key, spec, config)
+    value = iql.make_value(value_key, spec, config)
     critics = make_critics(critic_key, spec, config)
     return State(
         policy=learning.learner(policy),

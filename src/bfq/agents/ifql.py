@@ -21,7 +21,7 @@ from bfq.agents import fields, fql, iql
 from bfq.agents.contract import Agent, Batch, Key, Loss, Spec
 from bfq.agents.fql import Networks, State
 from bfq.flow.matching import random_matching_errors
-from bfq.nets import make_critics, make_policy, make_value
+from bfq.nets import make_critics, make_policy
 
 
 @fields.hyperparameters
@@ -37,7 +37,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target equal to the critics."""
     critic_key, value_key, flow_key = jax.random.split(key, 3)
     critics = make_critics(critic_key, spec, config)
-    value = make_value(value_key, spec, config)
+    value = iql.make_value(value_key, spec, config)
     flow = make_policy("flow", "fql", flow_key, spec, config, 1)
     return fql.joint_state(Networks(critics, flow, value=value))
 

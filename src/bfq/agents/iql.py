@@ -28,7 +28,7 @@ from bfq.agents import fields, learning
 from bfq.agents.contract import Agent, Batch, Key, Loss, Metrics, Spec
 from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Evaluate, Learner, Number, Step, descend, learning_rate, polyak
-from bfq.nets import Critics, Value, make_critics, make_policy, make_value
+from bfq.nets import Critics, Value, make_critics, make_policy, style
 from bfq.nets.policies import Gaussian
 
 LARGEST_WEIGHT = 100.0
@@ -75,6 +75,18 @@ def init(key: Key, spec: Spec, config: Config) -> State:
         critics,
         jnp.zeros((), jnp.int32),
     )
+
+
+def make_value(key: Key, spec: Spec, config: Any) -> Value:
+    """A random V, of the same kind as the critics."""
+    own = style(config.critic_activation, config.critic_norm)
+    return Value(key, spec[0], config.critic, config.critic_width, config.critic_depth, **own)
+
+
+def check_one_width(config: Any) -> None:
+    """Refuse several widths for a network whose layers all have one."""
+    if isinstance(config.width, str):
+        raise ValueError("a residual network has one width: give a number, and its depth.")
 
 
 def expectile_loss(difference: Float[Array, "*b"], expectile: Number) -> Float[Array, ""]:

@@ -11,17 +11,16 @@ import pkgutil
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from bfq.agents.contract import Acting, Agent, Spec
-from bfq.agents.fields import field_types
+from bfq.agents.contract import Acting, Agent
+from bfq.agents.fields import field_types, numeric_fields
 from bfq.errors import BadInput, unknown
-from bfq.nets.own import use_own
 from bfq.records import check_value
 
 GROUP = "bfq.agents"  # the entry point group in which other packages offer agents
@@ -40,6 +39,38 @@ def register(agent: Agent | Callable[[], Agent]) -> Agent:
         raise BadInput(f"{new.name} is an agent of bfq: choose another name.")
     registered[new.name] = new
     return new
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfiguredAgent:
+    """An agent with values of some hyperparameters, as `bfq.agents.BFQ(eta=0.1)` returns it.
+
+    A list of numbers means that all of them are trained, each with every seed.
+    """
+
+    agent: Agent
+    values: Mapping[str, Any]
+
+    def with_values(self, **values: Any) -> "ConfiguredAgent":
+        """The agent with other values of these hyperparameters, which are checked."""
+        new = {name: _checked(self.agent, name, value) for name, value in values.items()}
+        return dataclasses.replace(self, values={**self.values, **new})
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"{self.agent.name.upper()}({given})"
+
+
+def _checked(agent: Agent, name: str, value: Any) -> Any:
+    """A value, several values of a number, or the widths of several layers as text."""
+    several = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
+    if several is not None and name.endswith("width"):
+        value, several = "x".join(map(str, several)), None
+    if several is None or name not in numeric_fields(agent.config()):
+        return typed(agent, {name: value})[name]
+    if not several:
+        raise BadInput(f"{name} has no value.")
+    return [typed(agent, {name: one})[name] for one in several]
 
 
 def get_agent(name: str) -> Agent:
@@ -153,26 +184,6 @@ def configure(agent: Agent, values: Mapping[str, Any]) -> Any:
     config = dataclasses.replace(agent.config(), **typed(agent, values))
     check_config(config)
     return config
-
-
-def with_networks(
-    agent: str | Agent, name: str, *, policy: Any = None, critic: Any = None
-) -> Agent:
-    """The agent under another name with networks of one's own, each made by `(key, inputs, outputs)`.
-
-    A network is an Equinox module that maps one vector to another, such as `equinox.nn.MLP`.
-    """
-    old = load_agent(agent)
-    networks = {k: v for k, v in (("policy", policy), ("critic", critic)) if v is not None}
-
-    def init(key: Any, spec: Spec, config: Any) -> Any:
-        with use_own(networks) as built:
-            state = old.init(key, spec, config)
-        for place in networks.keys() - built:
-            raise BadInput(f"{old.name} has no {place} that can be replaced.")
-        return state
-
-    return old._replace(name=name, title=f"{old.title} with own networks", init=init)
 
 
 def check_config(config: Any) -> None:

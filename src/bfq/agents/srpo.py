@@ -45,7 +45,7 @@ from bfq.agents.deterministic import DETERMINISTIC
 from bfq.agents.learning import Learner, Step, descend, learning_rate, polyak
 from bfq.errors import BadInput
 from bfq.flow.diffusion import vp_sde
-from bfq.nets import Critics, make_critics, make_policy, make_value
+from bfq.nets import Critics, make_critics, make_policy
 from bfq.nets.policies import Deterministic
 from bfq.nets.residual import NoiseResNet
 
@@ -83,7 +83,7 @@ class Config(learning.ActorCritic):
 
     def check(self) -> None:
         """Refuse fewer updates than phases, and several widths."""
-        fields.check_one_width(self)
+        iql.check_one_width(self)
         ends = (0, *phase_ends(self), self.steps)
         if any(begin == end for begin, end in pairwise(ends)):
             raise BadInput(
@@ -114,7 +114,7 @@ def init(key: Key, spec: Spec, config: Config) -> State:
     """Random networks, the target critics equal to the critics."""
     behavior_key, value_key, critic_key, policy_key = jax.random.split(key, 4)
     behavior = NoiseResNet(behavior_key, *spec, int(config.width), config.behavior_depth, "srpo")
-    value = make_value(value_key, spec, config)
+    value = iql.make_value(value_key, spec, config)
     critics = make_critics(critic_key, spec, config)
     policy = Deterministic(make_policy("policy", "relu", policy_key, spec, config))
     return State(

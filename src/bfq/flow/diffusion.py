@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from jaxtyping import PRNGKeyArray as Key
 
-from bfq.nets.tracing import scan_steps
+from bfq.flow.loops import scan_steps
 
 Action = Float[Array, "*b a"]
 Time = Float[Array, "*b"]

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bfq.flow import maps
 from bfq.flow.maps import Action, Number, Observation, Row, Scalar, Velocity
 from bfq.flow.matching import push
-from bfq.nets.tracing import forward_mode
+from bfq.nets.primitives import forward_mode
 
 LOCATION, SCALE = -0.4, 1.0  # of the normal whose sigmoid a time is
 SMALL = 1e-3  # c of the adaptive weight

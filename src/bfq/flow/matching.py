@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bfq.nets.tracing import scan_steps
+from bfq.flow.loops import scan_steps
 
 UNROLLED = 20  # steps in one turn of a GPU's loop; more take long to compile
 Vectors = Float[Array, "*b a"]

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bfq.nets.primitives import replace
-from bfq.nets.tracing import in_forward_mode
+from bfq.nets.primitives import in_forward_mode, replace
 
 
 class Use(NamedTuple):

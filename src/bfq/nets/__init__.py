@@ -1,7 +1,7 @@
 """Networks: Equinox modules whose leaves are all arrays, so that they can be stacked and vmapped.
 
-Critics and values are here; `constructor` finds every other network by name. `make_critics`, `make_value` and
-`make_policy` build networks as an agent's Config describes them.
+Critics and values are here; `constructor` finds every other network by name. `make_critics` and `make_policy`
+build networks as an agent's Config describes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def constructor(role: str, kind: str) -> Callable[..., Any]:
 
     An agent depends on no architecture: `bfq.nets.kinds`, which holds the table, is imported here.
     """
-    make: Callable[..., Any] = import_module("bfq.nets.kinds").find(role, kind)
+    make: Callable[..., Any] = import_module("bfq.nets.kinds").constructor_of(role, kind)
     return make
 
 
@@ -105,9 +105,3 @@ def make_policy(
     """A random network of the policy, of this role and kind."""
     own = style(config.activation, config.norm)
     return constructor(role, kind)(key, *spec, config.width, config.depth, *more, **own)
-
-
-def make_value(key: Key, spec: Sequence[int], config: Any) -> Value:
-    """A random V, of the same kind as the critics."""
-    own = style(config.critic_activation, config.critic_norm)
-    return Value(key, spec[0], config.critic, config.critic_width, config.critic_depth, **own)

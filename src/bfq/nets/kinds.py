@@ -111,6 +111,6 @@ NETWORKS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 
-def find(role: str, kind: str) -> Callable[..., Any]:
+def constructor_of(role: str, kind: str) -> Callable[..., Any]:
     """The constructor of a network, in place of which a user may have put another one."""
     return own_constructor(role) or NETWORKS[role][kind]

@@ -4,7 +4,9 @@ A replacement computes the same numbers to rounding. It receives the plain formu
 that it can fall back on it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,6 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _REPLACEMENTS: dict[str, Callable[..., Any]] = {}
+_FORWARD_MODE: ContextVar[bool] = ContextVar("forward_mode", default=False)
 
 
 def replaceable(formula: Callable[P, T]) -> Callable[P, T]:
@@ -33,6 +36,21 @@ def replaceable(formula: Callable[P, T]) -> Callable[P, T]:
 def replace(**replacements: Callable[..., Any]) -> None:
     """Exchange formulas by name."""
     _REPLACEMENTS.update(replacements)
+
+
+@contextmanager
+def forward_mode() -> Iterator[None]:
+    """Use only formulas that have Jacobian-vector products; kernels have gradients alone."""
+    token = _FORWARD_MODE.set(True)
+    try:
+        yield
+    finally:
+        _FORWARD_MODE.reset(token)
+
+
+def in_forward_mode() -> bool:
+    """Whether the code that is being traced needs Jacobian-vector products."""
+    return _FORWARD_MODE.get()
 
 
 @replaceable

@@ -1,30 +1,11 @@
-"""How derivatives and loops are traced."""
+"""Loops over sampling steps."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from bfq.nets.primitives import use_kernels
-
-_FORWARD_MODE: ContextVar[bool] = ContextVar("forward_mode", default=False)
-
-
-@contextmanager
-def forward_mode() -> Iterator[None]:
-    """Use only formulas that have Jacobian-vector products; kernels have gradients alone."""
-    token = _FORWARD_MODE.set(True)
-    try:
-        yield
-    finally:
-        _FORWARD_MODE.reset(token)
-
-
-def in_forward_mode() -> bool:
-    """Whether the code that is being traced needs Jacobian-vector products."""
-    return _FORWARD_MODE.get()
 
 
 def scan_steps(
