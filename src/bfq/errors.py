@@ -2,7 +2,10 @@
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class BadInput(Exception):
@@ -28,6 +31,16 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
 def counted(number: int, noun: str) -> str:
     """Return `1 member`, `6 members`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def guarded(whose: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function of the user; what it raises becomes one sentence."""
+    try:
+        return function(*arguments)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{whose} raised {type(error).__name__}: {error}.") from error
 
 
 def say(sentence: str) -> None:

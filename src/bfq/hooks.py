@@ -1,17 +1,16 @@
 """What a program may add to a run: evaluators, trackers, callbacks, and rules that end it early."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from bfq.data.dataset import Dataset
-from bfq.errors import BadInput
+from bfq.errors import guarded
 from bfq.evaluation.policy import Policy
 from bfq.run import Numbers, json_numbers
 from bfq.trained import Trained
 from bfq.training.loop import Progress
 from bfq.training.monitoring import Tracker
 
-T = TypeVar("T")
 Evaluator = Callable[[Policy, Dataset], float]
 
 
@@ -50,16 +49,6 @@ NO_HOOKS = Hooks()
 
 def _number(evaluator: Evaluator, policy: Policy, dataset: Dataset) -> float:
     return float(evaluator(policy, dataset))
-
-
-def guarded(whose: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function of the user; what it raises becomes one sentence."""
-    try:
-        return function(*arguments)
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(f"{whose} raised {type(error).__name__}: {error}.") from error
 
 
 def patience(evaluations: int, name: str = "return") -> Callable[[Progress], bool]:

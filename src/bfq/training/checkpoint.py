@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from bfq.errors import BadInput, DiskTrouble, say
-from bfq.files import check_regular, write_bytes, write_json
+from bfq.files import write_bytes, write_json
 from bfq.records import decode, read_text
 from bfq.run import Numbers, json_numbers
 
@@ -144,12 +144,7 @@ def save_checkpoint(
 def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
     """Read and verify a checkpoint whose states have the shapes of `like`."""
     note = decode(read_text(folder / "note.json"), CheckpointNote, str(folder / "note.json"))
-    file = folder / "state.safetensors"
-    check_regular(file)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise BadInput(f"the checkpoint {folder} is incomplete: {error}.") from error
+    content = read_text(folder / "state.safetensors")
     expected = _hash(content, note.step, note.position)
     if expected != note.sha256 or folder.name != f"step-{note.step:09d}":
         raise BadInput(f"the checkpoint {folder} is damaged: its content does not match its hash.")

@@ -5,6 +5,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,21 +154,11 @@ class Loop:
         self._folder, self._health, self._evaluate = folder, health, evaluate
         self._trackers, self._warned = trackers, False
         self._programs: dict[int, Program] = {}
-        start = self._restore()
-        self.step, self._states = start.step, start.states
-        self._saved, self._sums, self._clock = (
-            start.step,
-            start.position.means,
-            start.position.clock,
-        )
-        self._lines = JsonLines(folder / "metrics.jsonl", start.position.metrics_bytes)
-
-    def _restore(self) -> Checkpoint:
-        shapes = jax.eval_shape(lambda: initial_states(self._population, self._feed.spec))
-        found = latest_checkpoint(self._folder / CHECKPOINTS, shapes)
-        if found is None:
-            return Checkpoint(0, initial_states(self._population, self._feed.spec), Position())
-        return found
+        fresh = partial(initial_states, population, feed.spec)
+        found = latest_checkpoint(folder / CHECKPOINTS, jax.eval_shape(fresh))
+        self.step, self._states, position = found or Checkpoint(0, fresh())
+        self._saved, self._sums, self._clock = self.step, position.means, position.clock
+        self._lines = JsonLines(folder / "metrics.jsonl", position.metrics_bytes)
 
     def run(
         self, reporter: Reporter, stop: Callable[[], int]
@@ -273,8 +264,7 @@ class Loop:
 
     def _progress(self, row: dict[str, Numbers], found: Evaluations | None) -> Progress:
         scores, evaluations = found or ({}, {})
-        members = self._population.members
-        steps = self._options.steps
+        steps, members = self._options.steps, self._population.members
         return Progress(self.step, steps, members, row, scores or None, evaluations)
 
     def _save_when_due(self, stop: Callable[[], int]) -> None:

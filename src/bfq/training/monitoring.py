@@ -5,13 +5,14 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bfq.errors import BadInput, DiskTrouble, unknown
+from bfq.errors import BadInput, DiskTrouble, guarded, unknown
 
 Floats = npt.NDArray[np.floating]
 Row = dict[str, Any]
@@ -117,40 +118,6 @@ class JsonLines:
         self._file.close()
 
 
-class Curves:
-    """A tracker that draws one curve per metric and member."""
-
-    def __init__(self, write: Callable[[dict[str, float], int], object], close: Callable[[], None]):
-        self._write, self.close = write, close
-
-    def log(self, row: Row) -> None:
-        """Write `kind/metric/member` with its value."""
-        scalars = {
-            f"{row['kind']}/{name}/member{k}": value
-            for name, values in row["metrics"].items()
-            for k, value in enumerate(values)
-            if value is not None
-        }
-        self._write(scalars, row["step"])
-
-
-def _tensorboard(module: Any, folder: Path, config: Row) -> Curves:
-    """Event files in `tensorboard/` of the run folder."""
-    writer = module.SummaryWriter(str(folder / "tensorboard"))
-
-    def write(scalars: dict[str, float], step: int) -> None:
-        for name, value in scalars.items():
-            writer.add_scalar(name, value, step)
-
-    return Curves(write, writer.close)
-
-
-def _wandb(module: Any, folder: Path, config: Row) -> Curves:
-    """A W&B run, in the mode chosen in W&B's own settings."""
-    run = module.init(project="bfq", dir=str(folder), config=config)
-    return Curves(lambda scalars, step: run.log(scalars, step=step), run.finish)
-
-
 class Tracker(Protocol):
     """What receives every row of metrics.jsonl: `{"step": …, "kind": "train", "metrics": {…}}`."""
 
@@ -159,6 +126,40 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """The run has ended."""
+
+
+class Opened(NamedTuple):
+    """The methods of a tracker."""
+
+    log: Callable[[Row], None]
+    close: Callable[[], None]
+
+
+def _scalars(row: Row) -> dict[str, float]:
+    """One number per metric and member, named `kind/metric/member`."""
+    return {
+        f"{row['kind']}/{name}/member{k}": value
+        for name, values in row["metrics"].items()
+        for k, value in enumerate(values)
+        if value is not None
+    }
+
+
+def _tensorboard(module: Any, folder: Path, config: Row) -> Opened:
+    """Event files in `tensorboard/` of the run folder."""
+    writer = module.SummaryWriter(str(folder / "tensorboard"))
+
+    def log(row: Row) -> None:
+        for name, value in _scalars(row).items():
+            writer.add_scalar(name, value, row["step"])
+
+    return Opened(log, writer.close)
+
+
+def _wandb(module: Any, folder: Path, config: Row) -> Opened:
+    """A W&B run, in the mode chosen in W&B's own settings."""
+    run = module.init(project="bfq", dir=str(folder), config=config)
+    return Opened(lambda row: run.log(_scalars(row), step=row["step"]), run.finish)
 
 
 TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
@@ -187,25 +188,9 @@ def check_trackers(chosen: Sequence[str | Tracker]) -> None:
 
 def open_trackers(chosen: Sequence[str | Tracker], folder: Path, config: Row) -> list[Tracker]:
     """Open the trackers that are given by name, and those of the user."""
-    modules = [_import_tracker(one) if isinstance(one, str) else one for one in chosen]
     return [
-        TRACKERS[one][1](module, folder, config) if isinstance(one, str) else _Guarded(module)
-        for one, module in zip(chosen, modules, strict=True)
+        TRACKERS[one][1](_import_tracker(one), folder, config)
+        if isinstance(one, str)
+        else Opened(partial(guarded, f"the tracker {one!r}", one.log), one.close)
+        for one in chosen
     ]
-
-
-class _Guarded:
-    """A tracker of the user; what it raises becomes one sentence."""
-
-    def __init__(self, tracker: Tracker):
-        self._tracker = tracker
-
-    def log(self, row: Row) -> None:
-        try:
-            self._tracker.log(row)
-        except Exception as error:
-            kind = type(error).__name__
-            raise BadInput(f"the tracker {self._tracker!r} raised {kind}: {error}.") from error
-
-    def close(self) -> None:
-        self._tracker.close()

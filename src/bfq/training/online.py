@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bfq.errors import BadInput, say
 from bfq.files import check_regular, writing
 from bfq.run import OnlineConfig
-from bfq.training.population import Arrays, Population, Transitions, pack_columns
+from bfq.training.population import Arrays, Feed, Population, Transitions, pack_columns
 
 Floats = npt.NDArray[np.float32]
 FILE = "replay.f32"
@@ -36,7 +36,7 @@ class Collector(Protocol):
         """Start an episode of a member, repeat its first actions, and return the observation after them."""
 
 
-class Online:
+class Online(Feed):
     """Batches from the data and from experience, which is gathered when they are asked for."""
 
     def __init__(
@@ -66,9 +66,6 @@ class Online:
         self._add(start, rows)
         batches = [self._draw(k, start, length) for k in range(len(self._seeds))]
         return Transitions(jnp.asarray(np.stack(batches, axis=1)), self.spec)
-
-    def prepare(self, start: int, length: int) -> None:
-        """Nothing to do: the next actions need the next states."""
 
     def _continue(self, done: int) -> Collector:
         """The environments, where the episodes under way stood after this many updates."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -140,7 +140,20 @@ def draw_ahead(
     return jax.vmap(over_members, in_axes=(0, None))(start + jnp.arange(length), keys)
 
 
-class OnDevice:
+class Feed:
+    """Where the batches of a run come from."""
+
+    spec: Spec
+
+    def take(self, start: int, length: int, states: Any = None) -> Transitions:
+        """All transitions, or the batches of these updates."""
+        raise NotImplementedError
+
+    def prepare(self, start: int, length: int) -> None:
+        """Start to read what these updates need, if anything can be read ahead."""
+
+
+class OnDevice(Feed):
     """All transitions on the device; each update draws its batch there."""
 
     def __init__(self, arrays: Arrays):
@@ -151,11 +164,8 @@ class OnDevice:
         """All transitions."""
         return self._rows
 
-    def prepare(self, start: int, length: int) -> None:
-        """Nothing to do."""
 
-
-class Streamed:
+class Streamed(Feed):
     """Only the rows that the next updates draw, read in a thread while the device computes."""
 
     def __init__(self, population: Population, rows: int, fetch: Fetch):
@@ -182,18 +192,6 @@ class Streamed:
         index = np.asarray(drawn)
         packed, _ = pack_columns(self._fetch(index.reshape(-1)))
         return packed.reshape(*index.shape, -1)
-
-
-class Feed(Protocol):
-    """Where the batches of a run come from."""
-
-    spec: Spec
-
-    def take(self, start: int, length: int, states: Any = None) -> Transitions:
-        """All transitions, or the batches of these updates."""
-
-    def prepare(self, start: int, length: int) -> None:
-        """Start to read what these updates need."""
 
 
 def feed(population: Population, rows: int, row_bytes: int, fetch: Fetch) -> Feed:

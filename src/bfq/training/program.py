@@ -40,16 +40,14 @@ class Program:
 
     def compile(self, states: Any, rows: Transitions) -> None:
         """Compile now, so that the first call takes no longer than the others."""
-        self._run = self._run.lower(*self._arguments(states, rows, jnp.int32(0))).compile()
+        keys, configs = self._population.keys, self._population.configs
+        self._run = self._run.lower(states, keys, configs, rows, jnp.int32(0)).compile()
 
     def __call__(
         self, states: Any, rows: Transitions, start: Int[Array, ""]
     ) -> tuple[Any, dict[str, Float[Array, "c m"]]]:
         """The states after the updates from `start` on, and the metrics of each; donates `states`."""
-        return self._run(*self._arguments(states, rows, start))
-
-    def _arguments(self, states: Any, rows: Transitions, start: Int[Array, ""]) -> tuple[Any, ...]:
-        return states, self._population.keys, self._population.configs, rows, start
+        return self._run(states, self._population.keys, self._population.configs, rows, start)
 
 
 def run_updates(
