@@ -68,7 +68,7 @@ def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
     run = compose("data.store", "bc", steps=1, seeds=1, chunk=1, values={"batch_size": SIZE},
                   transforms={"observations": "standardize", "reward": "cql_antmaze"})  # fmt: skip
     experiment.start(run, tmp_path / "run", data)
-    experiment.drain(experiment.execute(tmp_path / "run", data, Hooks(), quiet=True))
+    list(experiment.execute(tmp_path / "run", data, Hooks(), quiet=True))
     run = trained.load_trained(tmp_path / "run")
     found = run.checkpoint.states.batch
     rows = draw_ahead(run.population.keys, jnp.int32(0), length=1, size=SIZE, rows=ROWS)[0, 0]

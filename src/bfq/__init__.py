@@ -8,53 +8,30 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# The module of each public name; __init__.pyi has the same names for type checkers.
-_HOMES = {
-    "train": "bfq.api",
-    "fit": "bfq.api",
-    "Fit": "bfq.api",
-    "finetune": "bfq.api",
-    "sweep": "bfq.api",
-    "Sweep": "bfq.api",
-    "plan": "bfq.api",
-    "evaluate": "bfq.results",
-    "report": "bfq.results",
-    "Result": "bfq.results",
-    "load_result": "bfq.results",
-    "Frame": "bfq.results",
-    "Progress": "bfq.training.loop",
-    "Stopped": "bfq.training.loop",
-    "Diverged": "bfq.training.monitoring",
-    "patience": "bfq.hooks",
-    "export": "bfq.deploy.export",
-    "Dataset": "bfq.data.dataset",
-    "from_arrays": "bfq.data.arrays",
-    "from_episodes": "bfq.data.arrays",
-    "load_dataset": "bfq.tasks.sources",
-    "Policy": "bfq.evaluation.policy",
-    "load_policy": "bfq.results",
-    "BadInput": "bfq.errors",
-    "versions": "bfq.run",
-    "Agent": "bfq.agents.contract",
-    "Batch": "bfq.agents.contract",
-    "Spec": "bfq.agents.contract",
-    "Acting": "bfq.agents.contract",
-    "hyperparameters": "bfq.agents.fields",
-    "register": "bfq.agents.registry",
+# The public names of each module; __init__.pyi has the same names for type checkers.
+_NAMES = {
+    "api": ("train", "fit", "Fit", "finetune", "sweep", "Sweep", "plan"),
+    "results": ("evaluate", "report", "Result", "load_result", "load_policy", "Frame"),
+    "training.loop": ("Progress", "Stopped"),
+    "training.monitoring": ("Diverged",),
+    "hooks": ("patience",),
+    "deploy.export": ("export",),
+    "data.dataset": ("Dataset",),
+    "data.arrays": ("from_arrays", "from_episodes"),
+    "tasks.sources": ("load_dataset",),
+    "evaluation.policy": ("Policy",),
+    "errors": ("BadInput",),
+    "run": ("versions",),
+    "agents.contract": ("Agent", "Batch", "Spec", "Acting"),
+    "agents.fields": ("hyperparameters",),
+    "agents.registry": ("register",),
 }
+_HOMES = {name: f"bfq.{module}" for module, names in _NAMES.items() for name in names}
 # Packages with formulas, statistics and facts that others may build on.
 PACKAGES = (
-    "agents",
-    "bench",
-    "data",
-    "evaluators",
-    "flow",
-    "nets",
-    "progress",
-    "reports",
-    "tasks",
+    "agents", "bench", "data", "evaluators", "flow", "nets", "progress", "reports", "tasks",
     "training",
-)
+)  # fmt: skip
 
 __all__ = sorted([*_HOMES, *PACKAGES])
 

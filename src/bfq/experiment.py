@@ -58,16 +58,6 @@ T = TypeVar("T")
 Steps = Generator[Progress, None, T]  # the moments of a run, and what it returns at its end
 
 
-def drain(progress: Steps[T]) -> T:
-    """Run a generator to its end and return its result."""
-    while True:
-        try:
-            next(progress)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
 def start(
     run: RunConfig,
     folder: Path,
@@ -189,14 +179,13 @@ def complete(
         for name, beside in baselines.items():
             if not (beside / "config.json").exists():
                 start(baseline_of(run, name), beside, dataset, known=True)
-            drain(execute(beside, dataset, hooks._replace(evaluators={}), quiet))
+            for _ in execute(beside, dataset, hooks._replace(evaluators={}), quiet):
+                pass
         try:
             yield from execute(folder, dataset, hooks, quiet)
         finally:
             if (folder / "result.json").exists():
-                for (
-                    path
-                ) in finished:  # the process that trained them may have died before it drew them
+                for path in finished:  # the process that trained it may have died before drawing
                     draw_frames(path)
                 write_report([folder], folder)
     return read_record(folder)

@@ -57,6 +57,21 @@ def _frame(rows: Sequence[MetricsRow], members: Sequence[Member]) -> Frame:
     return Frame(columns)
 
 
+def load_policy(
+    folder: "str | Path | Result",
+    member: int = 0,
+    *,
+    candidates: int | None = None,
+    temperature: float | None = None,
+    seed: int = 0,
+) -> Policy:
+    """Load a member of a run at its last checkpoint; it acts as the run's protocol says by default."""
+    trained = load_trained(Path(folder))
+    acting = trained.protocol(candidates=candidates, temperature=temperature).acting
+    state, config = trained.member(member)
+    return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """A run: its folder and its record."""
@@ -91,38 +106,12 @@ class Result:
         rows = read_metrics(self.folder, len(self.record.members))
         return _frame([row for row in rows if row.kind in kinds], self.record.members)
 
-    def policy(
-        self,
-        member: int = 0,
-        *,
-        candidates: int | None = None,
-        temperature: float | None = None,
-        seed: int = 0,
-    ) -> Policy:
-        """A trained member as a function from observations to actions."""
-        return load_policy(
-            self.folder, member, candidates=candidates, temperature=temperature, seed=seed
-        )
+    policy = load_policy
 
 
 def load_result(folder: str | Path) -> Result:
     """The result of a run that has ended."""
     return Result(Path(folder), read_record(Path(folder)))
-
-
-def load_policy(
-    folder: str | Path | Result,
-    member: int = 0,
-    *,
-    candidates: int | None = None,
-    temperature: float | None = None,
-    seed: int = 0,
-) -> Policy:
-    """Load a member of a run at its last checkpoint; it acts as the run's protocol says by default."""
-    trained = load_trained(Path(folder))
-    acting = trained.protocol(candidates=candidates, temperature=temperature).acting
-    state, config = trained.member(member)
-    return Policy(trained.population.agent, state, config, trained.transforms, acting, seed)
 
 
 def evaluate(

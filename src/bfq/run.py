@@ -11,7 +11,7 @@ import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -204,11 +204,11 @@ class RunConfig:
         return dataclasses.replace(self, transforms=None, dataset=None, parent=None)
 
     def identity(self) -> dict[str, Any]:
-        """The settings that the numbers of a run depend on, for `fingerprint`."""
+        """The settings that the numbers of a run depend on."""
         settings = as_json(self.planned)
         for name in ("keep_going",) if self.online else ("chunk", "keep_going"):
             del settings[name]
-        return {**settings, "format": 1}  # a constant: other names for the same numbers help nobody
+        return settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,63 +317,31 @@ def stem_of(run: RunConfig) -> str:
     return f"{name}-{run.agent}"
 
 
-def new_folder(run: RunConfig, runs: Path = RUNS) -> Path:
+def new_folder(run: RunConfig) -> Path:
     """The next free folder for a run of this task and agent."""
-    stem = stem_of(run)
-    taken = {path.name for path in runs.glob(f"{stem}-*")}
-    number = next(k for k in range(1, len(taken) + 2) if f"{stem}-{k:03d}" not in taken)
-    return runs / f"{stem}-{number:03d}"
+    names = (f"{stem_of(run)}-{k:03d}" for k in count(1))
+    return next(RUNS / name for name in names if not (RUNS / name).exists())
 
 
-def unfinished(runs: Path = RUNS) -> Path:
+def unfinished() -> Path:
     """Return the newest unfinished run in `runs`."""
-    started = [
-        path.parent
-        for path in runs.glob("*/config.json")
-        if not (path.parent / "result.json").exists()
-    ]
+    configs = RUNS.glob("*/config.json")
+    started = [path for path in configs if not path.with_name("result.json").exists()]
     if not started:
-        raise BadInput(f"no unfinished run in {runs}: name one with --out.")
-    return max(started, key=lambda folder: (folder / "config.json").stat().st_mtime)
+        raise BadInput(f"no unfinished run in {RUNS}: name one with --out.")
+    return max(started, key=lambda path: path.stat().st_mtime).parent
 
 
-def folder_for(runs: Path, words: str, settings: dict[str, Any]) -> Path:
+def folder_for(stem: str, settings: dict[str, Any]) -> Path:
     """A folder named after settings: other settings have another folder."""
-    stem = words.replace("/", "-").replace(" ", "-")
-    return runs / f"{stem}-{fingerprint(settings)}"
-
-
-# Hyperparameters that were added later, with the value that changes nothing.
-ADDED = {"squares": "mean", "composition_weight": 1.0, "critic_count": 2, "pessimism": 1.0}
-
-
-def fingerprint(settings: dict[str, Any]) -> str:
-    """A short hash of settings.
-
-    What is off (0, False, None, empty, or the value in ADDED) does not count: adding a switch that is off
-    changes no fingerprint, and earlier results keep their names.
-    """
-    content = json.dumps(_without_off(settings), sort_keys=True, default=list)
-    return hashlib.sha256(content.encode()).hexdigest()[:10]
-
-
-def _without_off(settings: dict[str, Any]) -> dict[str, Any]:
-    inner = {k: _without_off(v) if isinstance(v, dict) else v for k, v in settings.items()}
-    return {name: value for name, value in inner.items() if value and value != ADDED.get(name)}
+    content = json.dumps(settings, sort_keys=True)
+    return RUNS / f"{stem}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
 
 PACKAGES = (
-    "bfq-rl",
-    "jax",
-    "jaxlib",
-    "equinox",
-    "optax",
-    "numpy",
-    "gymnasium",
-    "mujoco",
-    "ogbench",
+    "bfq-rl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco", "ogbench",
     "gymnasium-robotics",
-)
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:

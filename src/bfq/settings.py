@@ -253,17 +253,13 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
         if option in ALWAYS_SPELLED or now["evaluation"][name] != before["evaluation"][name]
     }
     own = run.simulator is not None and run.task not in TASKS
-    online = run.online or OnlineConfig(
-        **{n: OPTIONS[n].default for n in ("replay", "exploration")}
-    )
+    plain = {**(as_json(run.online) if run.online else {}), "precision": run.precision}
     given = {
         "task": run.task,
         "agent": spell_agent(run.agent),
         "steps": None if run.online else run.steps,
         "online": run.steps if run.online else None,
-        **{
-            name: value for name, value in as_json(online).items() if value != OPTIONS[name].default
-        },
+        **{name: value for name, value in plain.items() if value != OPTIONS[name].default},
         "start_from": run.start_from,
         "seeds": run.seeds,
         "values": {**changed, **varied},
@@ -273,7 +269,6 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
         "env": run.simulator if own else None,
         "episode_steps": run.episode_steps if own else None,
         "baselines": run.baselines,
-        "precision": run.precision if run.precision != usual.precision else None,
         "keep_going": run.keep_going,
     }
     return {

@@ -22,7 +22,7 @@ from bfq.reports import read_finished, score_name
 from bfq.reports.report import write_report
 from bfq.reports.sweep_figures import sweep_figure
 from bfq.reports.tables import ScoreRow, ScoreTable, standings
-from bfq.run import RUNS, RunConfig, as_json, folder_for, stem_of, versions
+from bfq.run import RunConfig, as_json, folder_for, stem_of, versions
 from bfq.settings import check_same, command, command_line, compose, options_of_run
 
 ALONE = "run"  # the name of the folder if there is only one run
@@ -94,7 +94,7 @@ def sweep_runs(values: Values, agent: str | Agent = "bfq", **options: Any) -> di
 def sweep_folder(runs: Mapping[str, RunConfig]) -> Path:
     """A name that depends on all options: the same command continues the same sweep."""
     settings = {name: run.identity() for name, run in runs.items()}
-    return folder_for(RUNS, f"sweep-{stem_of(next(iter(runs.values())))}", settings)
+    return folder_for(f"sweep-{stem_of(next(iter(runs.values())))}", settings)
 
 
 def run_sweep(
