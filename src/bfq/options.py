@@ -14,12 +14,12 @@ from bfq.errors import BadInput, unknown
 from bfq.records import check_value
 
 
-def option(
-    description: str, metavar: str = "N", *, flag: str | None = None, default: Any = None
-) -> Meta:
-    """Declare an option: its help, what its value is called, its flag and its default."""
-    extra = {"metavar": metavar, "flag": flag, "default": default}
-    return Meta(description=description, extra=extra)
+class Shown(NamedTuple):
+    """How an option with a help text appears on the command line, and its default."""
+
+    metavar: str = "N"
+    flag: str | None = None  # --NAME unless given
+    default: Any = None
 
 
 # Names appear in pages, file names and commands: no angle brackets, no control characters.
@@ -28,42 +28,38 @@ Name = Annotated[str, Meta(pattern=r"^[^<>\x00-\x1f\x7f]+\Z", max_length=4096)]
 Simulator = Annotated[str, Meta(pattern=r"^[\w./-]+(:[\w.-]+)?\Z", max_length=200)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Several = Annotated[int, Meta(ge=1, le=10_000)]
+Calls = Annotated[int, Meta(ge=0, le=1000)]
 Factor = Annotated[float, Meta(ge=0, le=1_000_000)]
 Value = bool | int | float | str
 
 Precision = Literal["float32", "bfloat16"]
 Replay = Literal["symmetric", "balanced", "new"]
-Episodes = Annotated[Positive, option("episodes per seed in each evaluation")]
-FirstSeed = Annotated[Natural, option("simulator seed of the first episode of an evaluation")]
+Episodes = Annotated[Positive, "episodes per seed in each evaluation"]
+FirstSeed = Annotated[Natural, "simulator seed of the first episode of an evaluation"]
 
 Checkpoint = Annotated[
     Literal["last", "best"],
-    option(
-        "the checkpoint that is scored; best: the one with the highest mean score so far", "RULE"
-    ),
+    "the checkpoint that is scored; best: the one with the highest mean score so far",
+    Shown("RULE"),
 ]
 
 
 class ActingOptions(TypedDict):
     """How the trained network chooses an action in an evaluation."""
 
-    candidates: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)],
-        option("actions drawn per state; the critic selects one of them"),
-    ]
-    temperature: Annotated[Factor, option("scale of the initial noise", "X")]
+    candidates: Annotated[Several, "actions drawn per state; the critic selects one of them"]
+    temperature: Annotated[Factor, "scale of the initial noise", Shown("X")]
     selection: Annotated[
-        Literal["argmax", "softmax"], option("rule that selects among the candidates", "RULE")
+        Literal["argmax", "softmax"], "rule that selects among the candidates", Shown("RULE")
     ]
-    softmax_weight: Annotated[Factor, option("w in softmax(w · Q)", "W")]
+    softmax_weight: Annotated[Factor, "w in softmax(w · Q)", Shown("W")]
     policy: Annotated[
-        Literal["ema", "online"], option("weights that act: averaged or current", "WEIGHTS")
+        Literal["ema", "online"], "weights that act: averaged or current", Shown("WEIGHTS")
     ]
-    sampling_steps: Annotated[
-        Annotated[int, Meta(ge=0, le=1000)], option("network calls per action; 0: as trained")
-    ]
+    sampling_steps: Annotated[Calls, "network calls per action; 0: as trained"]
     sampler: Annotated[
-        Name, option("sampling rule of these steps, such as ddim; see `bfq agents`", "NAME")
+        Name, "sampling rule of these steps, such as ddim; see `bfq agents`", Shown("NAME")
     ]
 
 
@@ -87,103 +83,80 @@ class RunOptions(TypedDict, total=False):
 
     task: Annotated[
         Name,
-        option(
-            "a task (see `bfq tasks`), or your own folder or file: .npz, .csv, .csv.gz, .parquet, "
-            ".feather, .arrow, .hdf5, .h5, .jsonl or .json",
-            "NAME",
-        ),
+        "a task (see `bfq tasks`), or your own folder or file: .npz, .csv, .csv.gz, .parquet, .feather, "
+        ".arrow, .hdf5, .h5, .jsonl or .json",
+        Shown("NAME"),
     ]
     agent: Annotated[
         Name,
-        option(
-            "an agent (see `bfq agents`), or a Python file with an agent", "NAME", default="bfq"
-        ),
+        "an agent (see `bfq agents`), or a Python file with an agent",
+        Shown("NAME", default="bfq"),
     ]
 
-    steps: Annotated[Positive, option("gradient updates; default from the preset")]
+    steps: Annotated[Positive, "gradient updates; default from the preset"]
     seeds: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)] | list[Natural],
-        option("a number of seeds, or a list such as 3,7", default=5),
+        Several | list[Natural], "a number of seeds, or a list such as 3,7", Shown(default=5)
     ]
     values: Annotated[
         dict[str, Value | list[Value]],
-        option(
-            "a hyperparameter; each of several values is trained with every seed",
-            "NAME=VALUE[,VALUE…]",
-            flag="--set",
-        ),
+        "a hyperparameter; each of several values is trained with every seed",
+        Shown("NAME=VALUE[,VALUE…]", "--set"),
     ]
     baselines: Annotated[
         list[Name],
-        option(
-            "also train this agent with its own preset and show it in the report; several as iql,bc; "
-            "`all` for every other agent",
-            "AGENT",
-            flag="--baseline",
-            default=(),
-        ),
+        "also train this agent with its own preset and show it in the report; several as iql,bc; "
+        "`all` for every other agent",
+        Shown("AGENT", "--baseline", default=()),
     ]
     eval_episodes: Episodes
     eval_seed: FirstSeed
     checkpoint: Checkpoint
     evaluations: Annotated[
         Natural | list[Positive],
-        option("how many during training, or a list of updates after which to evaluate", default=8),
+        "how many during training, or a list of updates after which to evaluate",
+        Shown(default=8),
     ]
     transforms: Annotated[
         dict[str, Name],
-        option(
-            "a transform of the data, such as observations=none or reward=standardize; default from "
-            "the preset",
-            "NAME=TRANSFORM",
-            flag="--transform",
-        ),
+        "a transform of the data, such as observations=none or reward=standardize; default from the "
+        "preset",
+        Shown("NAME=TRANSFORM", "--transform"),
     ]
     env: Annotated[
         Simulator,
-        option(
-            "environment that scores a policy of your own data: a Gymnasium id, module:Class or module:Id",
-            "ENV",
-        ),
+        "environment that scores a policy of your own data: a Gymnasium id, module:Class or module:Id",
+        Shown("ENV"),
     ]
-    episode_steps: Annotated[
-        Positive, option("episode limit with --env; default the environment's own")
-    ]
+    episode_steps: Annotated[Positive, "episode limit with --env; default the environment's own"]
     start_from: Annotated[
         Name,
-        option(
-            "start from the weights, the optimizer and the settings of this run; for more updates, or with "
-            "other data, transformed as there",
-            "RUN",
-            flag="--from",
-        ),
+        "start from the weights, the optimizer and the settings of this run; for more updates, or with "
+        "other data, transformed as there",
+        Shown("RUN", "--from"),
     ]
     online: Annotated[
         Positive,
-        option(
-            "take this many steps in the environment per seed, with a gradient update after each, on the data "
-            "and on the new experience"
-        ),
+        "take this many steps in the environment per seed, with a gradient update after each, on the data "
+        "and on the new experience",
     ]
     replay: Annotated[
         Replay,
-        option(
-            "batches of --online: symmetric is half data and half experience, balanced is drawn from both "
-            "together, new is experience only",
-            "RULE",
-            default="symmetric",
-        ),
+        "batches of --online: symmetric is half data and half experience, balanced is drawn from both "
+        "together, new is experience only",
+        Shown("RULE", default="symmetric"),
     ]
     exploration: Annotated[
         Factor,
-        option("noise on the actions of --online, in half action ranges", "STD", default=0.1),
+        "noise on the actions of --online, in half action ranges",
+        Shown("STD", default=0.1),
     ]
-    keep_going: Annotated[bool, option("do not stop when a seed diverges", default=False)]
+    keep_going: Annotated[bool, "do not stop when a seed diverges", Shown(default=False)]
     precision: Annotated[
         Precision,
-        option("bfloat16 multiplies faster on NVIDIA GPUs", "NAME", default="float32"),
+        "bfloat16 multiplies faster on NVIDIA GPUs",
+        Shown("NAME", default="float32"),
     ]
-    chunk: Annotated[Positive, option("updates per compiled call; default depends on the device")]
+    chunk: Annotated[Positive, "updates per compiled call; default depends on the device"]
 
 
 class ImportOptions(TypedDict, total=False):
@@ -220,15 +193,12 @@ def options_of(*declarations: type) -> dict[str, Option]:
     """The options that these classes declare, by name."""
     found: dict[str, Option] = {}
     for declaration in declarations:
-        hints = get_type_hints(declaration, include_extras=True)
-        for name, hint in hints.items():
-            for meta in getattr(hint, "__metadata__", ()):
-                if isinstance(meta, Meta) and meta.description:
-                    extra = meta.extra or {}
-                    flag = extra["flag"] or f"--{name.replace('_', '-')}"
-                    found[name] = Option(
-                        name, hint, flag, extra["metavar"], meta.description, extra["default"]
-                    )
+        for name, hint in get_type_hints(declaration, include_extras=True).items():
+            notes = getattr(hint, "__metadata__", ())
+            shown = next((note for note in notes if isinstance(note, Shown)), Shown())
+            flag = shown.flag or f"--{name.replace('_', '-')}"
+            for text in (note for note in notes if isinstance(note, str)):
+                found[name] = Option(name, hint, flag, shown.metavar, text, shown.default)
     return found
 
 
