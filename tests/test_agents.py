@@ -29,7 +29,7 @@ from bfq.flow.samplers import SAMPLERS
 from bfq.nets import Critics, Value
 from bfq.nets.kinds import NETWORKS
 from bfq.nets.mlp import ACTIVATIONS
-from bfq.run import Member, members_of, write_config
+from bfq.run import Member, members_of, write_record
 from bfq.settings import compose, load_run
 from bfq.training.checkpoint import read_checkpoint, save_checkpoint
 from bfq.training.population import create_population, draw_ahead, initial_states, pack, update_keys
@@ -415,7 +415,7 @@ def test_the_terms_of_an_update_have_independent_draws(name):
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_run_is_described_by_its_configuration(name, tmp_path):
     run = compose("pendulum-mixed", name, seeds=[1, 5])
-    write_config(tmp_path, run)
+    write_record(tmp_path, run)
     assert load_run(tmp_path) == run
 
 

@@ -9,7 +9,7 @@ from bfq.agents.registry import agent_names, configure, get_agent
 from bfq.errors import BadInput
 from bfq.evaluation.protocol import Protocol
 from bfq.presets import SECTIONS, entries, preset
-from bfq.run import write_config
+from bfq.run import write_record
 from bfq.scoring import with_environment
 from bfq.settings import compose, load_run
 from bfq.tasks.catalog import PAPER, TASKS
@@ -227,9 +227,9 @@ def test_a_simulator_brings_its_own_limit_of_episodes():
 
 def test_varied_hyperparameters_in_a_file_are_lists_of_several_values(tmp_path):
     run = compose("pendulum-mixed", "bfq", values={"eta": [0.5, 1.0]})
-    write_config(tmp_path, run)
+    write_record(tmp_path, run)
     assert load_run(tmp_path).varied == {"eta": [0.5, 1.0]}
     for wrong in (0, [0.5], {}, None, [0, "a"]):
-        write_config(tmp_path, dataclasses.replace(run, varied={"eta": wrong}))
+        write_record(tmp_path, dataclasses.replace(run, varied={"eta": wrong}))
         with pytest.raises(BadInput, match="varied"):
             load_run(tmp_path)

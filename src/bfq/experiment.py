@@ -19,15 +19,7 @@ from bfq.evaluation.rollout import check_environment
 from bfq.files import check_place, locked, make_folder
 from bfq.hooks import NO_HOOKS, Hooks
 from bfq.progress import announced, data_bar, reporting
-from bfq.run import (
-    DataRecord,
-    RunConfig,
-    RunRecord,
-    as_json,
-    read_record,
-    write_config,
-    write_record,
-)
+from bfq.run import DataRecord, RunConfig, RunRecord, as_json, read_record, write_record
 from bfq.scoring import USUAL_STEPS, with_environment
 from bfq.settings import baseline_of, check_precision, load_run
 from bfq.tasks.sources import load_dataset
@@ -42,12 +34,7 @@ from bfq.trained import (
     record_of,
     transforms_of,
 )
-from bfq.training.checkpoint import (
-    CHECKPOINTS,
-    Checkpoint,
-    checkpoint_folders,
-    save_checkpoint,
-)
+from bfq.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_folders, save_checkpoint
 from bfq.training.compilation import enable_compilation_cache
 from bfq.training.loop import Evaluations, Loop, Progress, loop_options, stop_signals
 from bfq.training.monitoring import Health, open_trackers
@@ -103,7 +90,7 @@ def start(
             raise Busy(f"another process has just started a run in {folder}: choose another --out.")
         if states is not None:
             save_checkpoint(folder / CHECKPOINTS, 0, states)
-        write_config(folder, started)
+        write_record(folder, started)
     return dataset
 
 

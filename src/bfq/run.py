@@ -265,14 +265,10 @@ def _without_rare(content: dict[str, Any]) -> dict[str, Any]:
     return {k: _without_rare(v) if isinstance(v, dict) else v for k, v in kept.items()}
 
 
-def write_config(folder: Path, run: RunConfig) -> None:
-    """Write config.json, the file that makes a folder a run."""
-    write_json(folder / "config.json", as_json(run))
-
-
-def write_record(folder: Path, record: RunRecord) -> None:
-    """Write result.json, the file that makes a run finished."""
-    write_json(folder / "result.json", as_json(record))
+def write_record(folder: Path, record: RunConfig | RunRecord) -> None:
+    """Write config.json, which makes a folder a run, or result.json, which makes it finished."""
+    name = "config.json" if isinstance(record, RunConfig) else "result.json"
+    write_json(folder / name, as_json(record))
 
 
 def read_config(path: Path) -> RunConfig:

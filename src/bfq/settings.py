@@ -9,17 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+import bfq.agents.registry as registry
 from bfq.agents.contract import Acting, Agent, Spec
 from bfq.agents.fields import numeric_fields
-from bfq.agents.registry import (
-    agent_names,
-    check_acting,
-    check_config,
-    configure,
-    get_agent,
-    spell_agent,
-    typed,
-)
 from bfq.errors import BadInput, unknown
 from bfq.evaluation.protocol import Protocol, protocol_from
 from bfq.kernels import available
@@ -35,9 +27,7 @@ from bfq.tasks.sources import is_path
 # elsewhere, so that calls cost nothing. The result does not depend on it.
 CHUNKS = {True: 20, False: 500}
 # What a baseline shares with the run, besides the episodes of the evaluations.
-SHARED = (
-    "steps", "seeds", "evaluations", "episode_steps", "keep_going", "precision", "chunk",
-)  # fmt: skip
+SHARED = ("steps", "seeds", "evaluations", "episode_steps", "keep_going", "precision", "chunk")
 ALWAYS_SPELLED = ("eval_episodes", "candidates", "temperature")  # in the command of a run
 
 
@@ -54,7 +44,9 @@ def compose(task: str | None = None, agent: str | Agent | None = None, **options
 
 
 def _complete(task: str, agent: str | Agent, **options: Any) -> RunConfig:
-    method = agent if isinstance(agent, Agent) else get_agent(check_value("agent", agent, Name))
+    method = (
+        agent if isinstance(agent, Agent) else registry.get_agent(check_value("agent", agent, Name))
+    )
     given = {**_DEFAULTS, **check_options(options, OPTIONS)}
     card = TASKS.get(check_value("task", task, Name))
     if card is not None and not card.simulator:
@@ -69,10 +61,10 @@ def _complete(task: str, agent: str | Agent, **options: Any) -> RunConfig:
         )
     chosen |= {"steps": lengths[0]} if lengths else {}
     discount = {"discount": card.discount} if card else {}
-    config = configure(method, {**discount, **_values(known, "config"), **chosen})
+    config = registry.configure(method, {**discount, **_values(known, "config"), **chosen})
     _check_varied(config, varied)
     protocol = _protocol(card, known, given)
-    check_acting(method, config, protocol.acting)
+    registry.check_acting(method, config, protocol.acting)
     _try_acting(method, config, protocol.acting)
     run = RunConfig(
         task=task,
@@ -174,8 +166,10 @@ def check_precision(precision: str) -> None:
 
 def _baselines(agent: str, named: Sequence[str]) -> list[str]:
     """The agents to train as well, each once; `all` stands for every other agent."""
-    asked = [name for one in named for name in (agent_names() if one == "all" else [one])]
-    chosen = [get_agent(name).name for name in asked if name != agent or "all" not in named]
+    asked = [name for one in named for name in (registry.agent_names() if one == "all" else [one])]
+    chosen = [
+        registry.get_agent(name).name for name in asked if name != agent or "all" not in named
+    ]
     return list(dict.fromkeys(chosen))
 
 
@@ -198,17 +192,17 @@ def load_run(path: Path) -> RunConfig:
 
 def _check_run(run: RunConfig) -> None:
     """Refuse what the types allow and the agent does not."""
-    agent = get_agent(run.agent)
-    config = configure(agent, run.config)
+    agent = registry.get_agent(run.agent)
+    config = registry.configure(agent, run.config)
     for name in set(dataclasses.asdict(config)) - set(run.config):
         raise BadInput(f"config.{name} is missing.")
     _, varied = _split(agent, run.varied)
     _check_varied(config, varied)
-    check_acting(agent, config, protocol_from(run.evaluation).acting)
+    registry.check_acting(agent, config, protocol_from(run.evaluation).acting)
     _seeds(run.seeds)
     _evaluations(run.evaluations, run.steps)
     for name in run.baselines:
-        get_agent(name)
+        registry.get_agent(name)
 
 
 def check_same(run: RunConfig, folder: Path) -> None:
@@ -256,7 +250,7 @@ def options_of_run(run: RunConfig) -> dict[str, Any]:
     plain = {**(as_json(run.online) if run.online else {}), "precision": run.precision}
     given = {
         "task": run.task,
-        "agent": spell_agent(run.agent),
+        "agent": registry.spell_agent(run.agent),
         "steps": None if run.online else run.steps,
         "online": run.steps if run.online else None,
         **{name: value for name, value in plain.items() if value != OPTIONS[name].default},
@@ -313,7 +307,7 @@ def _split(
         several = value if isinstance(value, list) else [value]
         if not several:
             raise BadInput(f"{name} has no value.")
-        several = [typed(agent, {name: one})[name] for one in several]
+        several = [registry.typed(agent, {name: one})[name] for one in several]
         if len(set(several)) < len(several):
             raise BadInput(f"{name} has the same value twice: both would train the same policy.")
         if len(several) == 1:
@@ -332,7 +326,7 @@ def _check_varied(config: Any, varied: Mapping[str, Sequence[float]]) -> None:
     """Refuse a value that does not fit the rest of the configuration."""
     for name, several in varied.items():
         for one in several:
-            check_config(dataclasses.replace(config, **{name: one}))
+            registry.check_config(dataclasses.replace(config, **{name: one}))
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:

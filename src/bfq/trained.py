@@ -15,14 +15,7 @@ from bfq.envs.make import check_admitted
 from bfq.errors import BadInput, say
 from bfq.evaluation.film import strip
 from bfq.evaluation.protocol import Protocol, protocol_from
-from bfq.evaluation.rollout import (
-    Act,
-    EnvironmentSpec,
-    population_act,
-    rollout,
-    score_episodes,
-    scores_as_json,
-)
+from bfq.evaluation.rollout import Act, EnvironmentSpec, population_act, rollout, score_episodes
 from bfq.files import write_bytes
 from bfq.run import Numbers, Parent, RunConfig, RunRecord, TransformsSummary, read_metrics, versions
 from bfq.settings import command, load_run
@@ -92,7 +85,7 @@ class Trained:
         """The scores of every member, from episodes in an environment."""
         members = len(self.population.members)
         episodes = rollout(self.act(protocol), environment, protocol, members)
-        return scores_as_json(score_episodes(episodes, self.run.reference, self.run.metric))
+        return score_episodes(episodes, self.run.reference, self.run.metric)
 
 
 def load_trained(folder: str | Path, checkpoint: str | None = None) -> Trained:

@@ -20,7 +20,6 @@ from bfq.training.population import Population
 
 Floats = npt.NDArray[np.float32]
 Act = Callable[[Floats, int], Floats]
-Scores = dict[str, Any]
 
 
 class EnvironmentSpec(NamedTuple):
@@ -118,22 +117,16 @@ def rollout(
 
 def score_episodes(
     results: EpisodeResults, reference: Reference | None, metric: str = "return"
-) -> Scores:
+) -> dict[str, Numbers]:
     """Mean return, success rate where there is success, and normalized score of each member.
 
-    `metric` is what is normalized. Without a reference `normalized` is None.
+    `metric` is what is normalized, if there is a reference. A member that diverged has None.
     """
-    found: Scores = {"return": results.returns.mean(1).tolist()}
+    found = {"return": results.returns.mean(1).tolist()}
     if not np.isnan(results.success).all():
         # A diverged member has no return, and so no success.
         success = np.where(np.isnan(results.returns), np.nan, results.success)
         found["success"] = success.mean(1).tolist()
-    found["normalized"] = (
-        None if reference is None else [reference.normalize(value) for value in found[metric]]
-    )
-    return found
-
-
-def scores_as_json(found: Scores) -> dict[str, Numbers]:
-    """The scores that exist, with None for a member that diverged."""
-    return {name: json_numbers(values) for name, values in found.items() if values is not None}
+    if reference is not None:
+        found["normalized"] = [reference.normalize(value) for value in found[metric]]
+    return {name: json_numbers(values) for name, values in found.items()}

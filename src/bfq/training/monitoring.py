@@ -165,12 +165,12 @@ def _wandb(module: Any, folder: Path, config: Row) -> Opened:
 TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
 
 
-def _import_tracker(name: str) -> Any:
+def _opener(name: str) -> Callable[[Path, Row], Opened]:
     if name not in TRACKERS:
         raise unknown("tracker", name, TRACKERS)
-    package, _ = TRACKERS[name]
+    package, opening = TRACKERS[name]
     try:
-        return importlib.import_module(package)
+        return partial(opening, importlib.import_module(package))
     except ModuleNotFoundError as error:
         raise BadInput(f"{package} is not installed: pip install 'bfq-rl[{name}]'.") from error
 
@@ -179,7 +179,7 @@ def check_trackers(chosen: Sequence[str | Tracker]) -> None:
     """Check that every tracker exists and is installed, before anything starts."""
     for one in chosen:
         if isinstance(one, str):
-            _import_tracker(one)
+            _opener(one)
         elif not (callable(getattr(one, "log", None)) and callable(getattr(one, "close", None))):
             raise BadInput(
                 f"a tracker is a name, or an object with log(row) and close(), not {one!r}."
@@ -189,7 +189,7 @@ def check_trackers(chosen: Sequence[str | Tracker]) -> None:
 def open_trackers(chosen: Sequence[str | Tracker], folder: Path, config: Row) -> list[Tracker]:
     """Open the trackers that are given by name, and those of the user."""
     return [
-        TRACKERS[one][1](_import_tracker(one), folder, config)
+        _opener(one)(folder, config)
         if isinstance(one, str)
         else Opened(partial(guarded, f"the tracker {one!r}", one.log), one.close)
         for one in chosen
