@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bfq.cli.main import add_command, verbs
-from bfq.cli.words import Parser
+from bfq.cli.main import build_parser, verbs
 from bfq.files import write_bytes
 
 INTRO = """# Command line
@@ -24,11 +23,7 @@ options of a run are keywords of `bfq.train` too.
 
 def command_page() -> str:
     """The whole page."""
-    parser = Parser(prog="bfq")
-    commands = parser.add_subparsers(parser_class=Parser)
-    for name in verbs():
-        add_command(commands, name, complete=True)
-    return "\n".join([INTRO, *_sections(parser, 2)])
+    return "\n".join([INTRO, *_sections(build_parser(*verbs()), 2)])
 
 
 def _sections(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:

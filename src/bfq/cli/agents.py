@@ -102,16 +102,12 @@ def values_on(name: str, task: str) -> dict[str, list[dict[str, Any]]]:
     }
     from_card = {"config": "discount", "data": "reward", "evaluation": "episodes"}
 
-    def source(section: str, field: str) -> str:
-        if field in presets[section]:
-            return presets[section][field].source
-        return "the task's card" if field == from_card[section] else defaults[section]
-
     def row(section: str, field: str, value: Any) -> dict[str, Any]:
+        known = presets[section].get(field)
+        other = "the task's card" if field == from_card[section] else defaults[section]
         varied = section == "config" and field in numeric
-        return {
-            "name": field, "value": value, "source": source(section, field), "per_member": varied,
-        }  # fmt: skip
+        source = known.source if known else other
+        return {"name": field, "value": value, "source": source, "per_member": varied}
 
     values = {section: getattr(run_config, section).items() for section in SECTIONS}
     return {section: [row(section, *pair) for pair in values[section]] for section in SECTIONS}

@@ -79,9 +79,7 @@ BENCHMARKS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    verbs = parser.add_subparsers(
-        dest="what", metavar="WHAT", required=True, parser_class=type(parser)
-    )
+    verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for name, (about, counts, _) in BENCHMARKS.items():
         verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         add = verb.add_argument

@@ -17,8 +17,6 @@ VERBS = {
     "reroll": "roll out the policy stored in a D4RL file or a weight file",
     "download": "download the published data of a task, or a Minari dataset",
 }
-
-
 GENERATES = "make reroll"
 STORES = "make import reroll download"
 BOUND = "action that the machine accepts, or one per dimension, separated by commas"
@@ -26,9 +24,7 @@ BOUND = "action that the machine accepts, or one per dimension, separated by com
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    verbs = parser.add_subparsers(
-        dest="subcommand", metavar="VERB", required=True, parser_class=type(parser)
-    )
+    verbs = parser.add_subparsers(dest="subcommand", metavar="VERB", required=True)
     for name, about in VERBS.items():
         verb = verbs.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         # Take -40,-20 or -1e3 after a flag as a value and not as a flag.

@@ -17,12 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
 
 
-def _devices() -> str:
-    import jax
-
-    return ", ".join(str(device.device_kind) for device in jax.devices())
-
-
 def _resets(simulator: str, render: bool = False) -> Callable[[], str]:
     def check() -> str:
         from bfq.envs.batch import SerialEnvironments
@@ -48,7 +42,8 @@ def _module(name: str) -> Callable[[], str]:
 
 
 CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
-    ("JAX devices", _devices, "install jax for your device"),
+    ("JAX devices", lambda: ", ".join(device.device_kind for device in resolve("jax:devices")()),
+     "install jax for your device"),
     ("JAX computes", lambda: f"1 + 1 = {resolve('jax.numpy:add')(1, 1)}", "reinstall jax"),
     ("simulator", _resets("Pendulum-v1"), "pip install gymnasium"),
     ("plots", _module("matplotlib"), "pip install matplotlib"),

@@ -61,11 +61,8 @@ def _show(record: "RunRecord") -> None:
     from bfq.reports import describe_acting
     from bfq.reports.statistics import mean_text, number_text, summarize
 
-    members, protocol = record.members, record.protocol
-    scores = [
-        (record.scores or {}).get(unit) or [None] * len(members)
-        for unit in ("return", "normalized")
-    ]
+    members, protocol, units = record.members, record.protocol, ("return", "normalized")
+    scores = [(record.scores or {}).get(unit) or [None] * len(members) for unit in units]
     rows = []
     for member, *values in zip(members, *scores, strict=True):
         overrides = "".join(f", {name}={number:g}" for name, number in member.overrides.items())
@@ -74,12 +71,10 @@ def _show(record: "RunRecord") -> None:
     if len(members) > 1:
         finite = [[value for value in values if value is not None] for values in scores]
         means = [summarize(values) if values else None for values in finite]
-        rows.append(
-            ["mean ± std", mean_text(means[0], "return"), mean_text(means[1], "normalized")]
-        )
+        rows.append(["mean ± std", *map(mean_text, means, units)])
     caption = (
         f"{counted(protocol['episodes'], 'episode')} of up to {record.episode_steps:,} steps "
         f"from seed {protocol['seed']}, {protocol['checkpoint']} checkpoint; {describe_acting(record)}"
     )
     title = f"{record.agent} on {record.task}, update {record.steps:,}"
-    show_table(("member", "return", "normalized"), rows, title, caption, numbers=True)
+    show_table(("member", *units), rows, title, caption, numbers=True)

@@ -11,7 +11,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Timer
 from types import FrameType, ModuleType
-from typing import Any
 
 from bfq.cli.words import Parser, exit_code
 from bfq.errors import unknown
@@ -52,20 +51,14 @@ def _module(verb: str) -> ModuleType:
     return import_module(f"bfq.cli.{verb}") if verb in VERBS else added_commands()[verb]
 
 
-def add_command(commands: Any, name: str, complete: bool) -> None:
-    """Add the parser of a command; only a complete one has options, and imports its module for them."""
-    about = verbs()[name]
-    parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-    if complete:
-        _module(name).add_arguments(parser)
-
-
-def build_parser(chosen: str | None) -> Parser:
-    """The parser of all commands, with the options of the chosen one."""
+def build_parser(*chosen: str) -> Parser:
+    """The parser of all commands; only the chosen ones have options, and are imported for them."""
     parser = Parser(prog="bfq", description="Expressive one-step policies from logged data.")
-    commands = parser.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
-    for name in verbs():
-        add_command(commands, name, complete=name == chosen)
+    commands = parser.add_subparsers(dest="verb", metavar="COMMAND")
+    for name, about in verbs().items():
+        own = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        if name in chosen:
+            _module(name).add_arguments(own)
     return parser
 
 
@@ -95,14 +88,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words and not words[0].startswith("-") and words[0] not in verbs():
         raise unknown("command", words[0], verbs())
-    chosen = words[0] if words and words[0] in verbs() else None
-    parser = build_parser(chosen)
+    parser = build_parser(*words[:1])
     arguments = parser.parse_args(words)
     arguments.words = words
-    if chosen is None:
+    if arguments.verb is None:
         parser.print_help()
         return 0
-    return int(_module(chosen).run(arguments))
+    return int(_module(arguments.verb).run(arguments))
 
 
 if __name__ == "__main__":

@@ -131,11 +131,9 @@ def _next(name: str, availability: str) -> list[tuple[str, str]]:
     if availability == "needs a file":
         other = similar_data(name)
         return [("get the data", how_to_get(name)), *([("or", other)] if other else [])]
-    generated = (
-        ", which generates the data first" if availability.startswith("can be generated") else ""
-    )
-    command = f"bfq train --task {name}{generated}"
-    return [("train", "bfq toy" if name == CHECKERBOARD else command)]
+    command = "bfq toy" if name == CHECKERBOARD else f"bfq train --task {name}"
+    generated = availability.startswith("can be generated")
+    return [("train", f"{command}, which generates the data first" if generated else command)]
 
 
 def _score(card: Card) -> str:

@@ -36,10 +36,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
     """Run `work`; 2 after bad input, 1 when disk space or memory runs out."""
     try:
         return work() or 0
-    except BadInput as trouble:
-        return _failed(str(trouble), 2)
-    except DiskTrouble as trouble:
-        return _failed(str(trouble), 1)
+    except (BadInput, DiskTrouble) as trouble:
+        return _failed(str(trouble), 2 if isinstance(trouble, BadInput) else 1)
     except OSError as trouble:
         if trouble.errno not in BAD_NAMES:
             raise
