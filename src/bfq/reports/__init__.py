@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,9 +73,8 @@ class Run(RunRecord):
 
     def metric_names(self, kind: str) -> list[str]:
         """The metrics of this kind of row, in order of first appearance."""
-        return list(
-            dict.fromkeys(name for row in self.rows if row.kind == kind for name in row.metrics)
-        )
+        rows = [row.metrics for row in self.rows if row.kind == kind]
+        return list(dict.fromkeys(name for metrics in rows for name in metrics))
 
     def series(self, kind: str, metric: str, group: Group) -> Series:
         """A metric of a group at every row that has it for at least one seed."""
@@ -89,9 +88,8 @@ class Run(RunRecord):
 def read_finished(folder: Path) -> Run:
     """Read the finished run in a folder, with its baselines."""
     inside = sorted(path for path in folder.glob("baselines/*") if path.is_dir())
-    for path in (folder, *inside):
-        _require_finished(path, folder)
-    return _read(folder, tuple(_read(path, ()) for path in inside))
+    run, *baselines = [_read(path, folder) for path in (folder, *inside)]
+    return replace(run, baselines=tuple(baselines))
 
 
 def is_run(folder: Path) -> bool:
@@ -99,7 +97,8 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("config.json", "metrics.jsonl"))
 
 
-def _require_finished(folder: Path, run: Path) -> None:
+def _read(folder: Path, run: Path) -> Run:
+    """The finished run in a folder, which may be that of a baseline in the folder of a run."""
     if not folder.exists():
         raise BadInput(f"there is no run folder {folder}.")
     if not (folder / "result.json").exists():
@@ -109,12 +108,9 @@ def _require_finished(folder: Path, run: Path) -> None:
             f"the run in {folder} is not finished (it has no result.json): "
             f"continue it with `bfq train --resume --out {run}`."
         )
-
-
-def _read(folder: Path, baselines: Sequence[Run]) -> Run:
     record = read_record(folder)
     rows = read_metrics(folder, len(record.members))
-    return Run(**vars(record), folder=folder, rows=rows, baselines=baselines)
+    return Run(**vars(record), folder=folder, rows=rows)
 
 
 def score_name(unit: str, runs: Iterable[Run]) -> str:

@@ -82,12 +82,7 @@ def draw_heading(axes: Any, title: str, words: str, left: float = 0.0, lift: flo
 
 def draw_name(axes: Any, name: str, size: float = FONT) -> None:
     """A bold name above a panel."""
-    look: dict[str, Any] = {
-        "color": INK,
-        "fontsize": size,
-        "fontweight": "bold",
-        "linespacing": 1.1,
-    }
+    look = {"color": INK, "fontsize": size, "fontweight": "bold", "linespacing": 1.1}
     axes.annotate(name, (0, 1), (0, 7), "axes fraction", "offset points", **look)
 
 
@@ -174,11 +169,9 @@ def label_ends(axes: Any, labels: list[Label], height: float) -> None:
         look = {"color": label.color, "transform": axes.transAxes}
         line = [x + 0.012, 1.02, 1.04], [y, y, place]
         axes.plot(*line, lw=0.8, alpha=0.6, clip_on=False, **look)
-        font = {
-            "fontsize": SMALL if label.small else FONT,
-            "fontweight": "bold" if label.strong else "normal",
-        }
-        axes.text(1.05, place, label.text, va="center", linespacing=1.1, **font, **look)
+        look |= {"fontsize": SMALL if label.small else FONT, "linespacing": 1.1}
+        weight = "bold" if label.strong else "normal"
+        axes.text(1.05, place, label.text, va="center", fontweight=weight, **look)
 
 
 def spread_labels(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:

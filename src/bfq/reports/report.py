@@ -98,9 +98,7 @@ def report_page(runs: Sequence[Run]) -> str:
     title = f"{len(runs)} runs compared" if several else names[0]
     folders = [tables.distinguishing_folder(run, runs) for run in runs]
     rankings, methods = tables.standings(runs), tables.aggregates(runs)
-    together = any(
-        figures.share_panel([run for run in runs if run.task == t.task]) for t in rankings
-    )
+    tasks = [[run for run in runs if run.task == table.task] for table in rankings]
     return render(
         "report.html.j2",
         title=title,
@@ -110,7 +108,7 @@ def report_page(runs: Sequence[Run]) -> str:
         rankings=rankings,
         scores_png=figures.score_figure(runs) if several else None,
         scores_caption=figures.score_caption(runs),
-        curves_png=figures.learning_curves(*runs) if several and together else None,
+        curves_png=figures.learning_curves(*runs) if any(map(figures.share_panel, tasks)) else None,
         curves_caption=figures.curve_caption(*runs),
         aggregates=methods,
         pooling=tables.describe_pooling(methods),
@@ -143,9 +141,8 @@ def describe_successes(run: Run) -> Iterator[str]:
         shares = [min(max(x / 100, 0.0), 1.0) for x in run.finite_scores("normalized", group)]
         if shares:
             reached, n = sum(round(share * episodes) for share in shares), episodes * len(shares)
-            low, high = (
-                statistics.number_text(100 * end, 1) for end in statistics.wilson(reached, n)
-            )
+            ends = statistics.wilson(reached, n)
+            low, high = (statistics.number_text(100 * end, 1) for end in ends)
             setting = f"With {group.label}, " if group.label else ""
             yield (
                 f"{setting}{reached:,} of {counted(n, 'episode')} succeeded "

@@ -223,9 +223,7 @@ def decimal_places(size: float, unit: str = "return") -> int:
     """Digits after the point: one for a normalized score, otherwise depending on the size."""
     if unit == "normalized":
         return 1
-    return next(
-        (digits for digits, least in ((0, 10_000), (1, 10), (2, 1)) if abs(size) >= least), 3
-    )
+    return sum(abs(size) < most for most in (10_000, 10, 1))
 
 
 def number_text(value: float, digits: int) -> str:

@@ -1,7 +1,7 @@
 """Scores of runs as tables: for the terminal, as Markdown and as plain data."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -159,8 +159,9 @@ def _standings(task: str, runs: Sequence[Run]) -> ScoreTable:
     everyone = [run for each in runs for run in (each, *each.baselines)]
     unique = list(dict.fromkeys(row for run in everyone for row in _method_rows(run, "method")))
     names = Counter(row.full_name for row in unique)
+    same = {name for name, count in names.items() if count > 1}
     named = [
-        replace(row, folder=_folder(row.run)) if names[row.full_name] > 1 else row for row in unique
+        replace(row, folder=_folder(row.run)) if row.full_name in same else row for row in unique
     ]
     unit = ScoreTable(task, tuple(named)).unit
     named.sort(key=lambda row: score.mean if (score := row.score(unit)) else -inf, reverse=True)
@@ -212,9 +213,8 @@ def rich_table(run: Run) -> Table:
     for row in table.rows:
         cells = ["\n".join(filter(None, (row.name, table.notes(row))))]
         for unit, summary in row.scores:
-            below = (
-                [statistics.interval_text(summary, unit)] if summary and summary.interval else []
-            )
+            banded = summary and summary.interval
+            below = [statistics.interval_text(summary, unit)] if banded else []
             cells.append("\n".join([statistics.mean_text(summary, unit), *below]))
         rows.append([*cells, row.seeds_text, row.time_text])
     head = ["", "return", "normalized", "seeds", "training"]
@@ -248,26 +248,23 @@ def _terminal_table(
 
 def _cells(table: ScoreTable, detailed: bool = False) -> tuple[list[str], list[list[str]]]:
     """Column names and rows; with intervals and ways of acting if `detailed`."""
-
-    def score(text: Callable[[Summary | None, str], str], unit: str) -> Callable[[ScoreRow], str]:
-        return lambda row: text(row.score(unit), unit)
-
-    columns: list[tuple[str, Callable[[ScoreRow], str]]] = [("", lambda row: row.full_name)]
-    for unit in ("return", "normalized"):
-        if unit == "normalized" and not any(row.normalized for row in table.rows):
-            continue
-        columns.append((unit, score(statistics.mean_text, unit)))
+    rows = table.rows
+    columns = [("", [row.full_name for row in rows])]
+    for unit in ("return", "normalized") if any(row.normalized for row in rows) else ("return",):
+        scores = [row.score(unit) for row in rows]
+        columns.append((unit, [statistics.mean_text(score, unit) for score in scores]))
         if detailed:
-            columns.append(("95% interval", score(statistics.interval_text, unit)))
-    columns += [("seeds", lambda row: row.seeds_text), ("training", lambda row: row.time_text)]
+            intervals = [statistics.interval_text(score, unit) for score in scores]
+            columns.append(("95% interval", intervals))
+    columns.append(("seeds", [row.seeds_text for row in rows]))
+    columns.append(("training", [row.time_text for row in rows]))
     if table.updates_differ:
-        columns.append(("updates", lambda row: f"{row.updates:,}" if row.updates else ABSENT))
+        columns.append(("updates", [f"{row.updates:,}" if row.updates else ABSENT for row in rows]))
     if detailed and table.acting_differs:
-        acting = {
-            row: ABSENT if row.kind == "data" else describe_acting(row.run) for row in table.rows
-        }
-        columns.append(("acting", acting.__getitem__))
-    return [name for name, _ in columns], [[text(row) for _, text in columns] for row in table.rows]
+        acting = [describe_acting(row.run) if row.updates else ABSENT for row in rows]
+        columns.append(("acting", acting))
+    names, cells = zip(*columns, strict=True)
+    return list(names), [list(row) for row in zip(*cells, strict=True)]
 
 
 def markdown_comparison(runs: Sequence[Run]) -> str:
@@ -327,10 +324,8 @@ def _data_row(run: Run) -> ScoreRow:
         None if mean is None else statistics.summarize([mean])
         for mean in (run.data.return_mean, run.data.normalized_mean)
     )
-    nobody = Group({}, ())
-    return ScoreRow(
-        run.task, "data", "data", "Data", "", returns, normalized, None, None, None, run, nobody
-    )
+    scores, nobody = (returns, normalized), Group({}, ())
+    return ScoreRow(run.task, "data", "data", "Data", "", *scores, None, None, None, run, nobody)
 
 
 def _method_rows(run: Run, kind: str) -> Iterable[ScoreRow]:
