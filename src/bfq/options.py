@@ -164,7 +164,8 @@ class ImportOptions(TypedDict, total=False):
 
     units: Annotated[
         dict[str, str],
-        option("the unit of a column, or none; other units come from the header", "COLUMN=UNIT"),
+        "the unit of a column, or none; other units come from the header",
+        Shown("COLUMN=UNIT"),
     ]
 
 

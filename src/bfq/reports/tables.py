@@ -159,10 +159,8 @@ def _standings(task: str, runs: Sequence[Run]) -> ScoreTable:
     everyone = [run for each in runs for run in (each, *each.baselines)]
     unique = list(dict.fromkeys(row for run in everyone for row in _method_rows(run, "method")))
     names = Counter(row.full_name for row in unique)
-    same = {name for name, count in names.items() if count > 1}
-    named = [
-        replace(row, folder=_folder(row.run)) if row.full_name in same else row for row in unique
-    ]
+    folders = {row: _folder(row.run) for row in unique if names[row.full_name] > 1}
+    named = [replace(row, folder=folders.get(row, "")) for row in unique]
     unit = ScoreTable(task, tuple(named)).unit
     named.sort(key=lambda row: score.mean if (score := row.score(unit)) else -inf, reverse=True)
     return ScoreTable(task, (*dict.fromkeys(map(_data_row, runs)), *named))
