@@ -1,4 +1,4 @@
-"""Inspection tells what is in a dataset, and a replay whether a simulator moves as it did."""
+"""Inspection shows what is in a dataset, and a replay whether a simulator moves as it did."""
 
 import io
 import json

@@ -262,7 +262,7 @@ def test_pages_that_were_read_are_given_back(tmp_path):
 
 
 def test_nobody_writes_into_a_dataset_that_is_being_finished(tmp_path, monkeypatch):
-    """Another writer that comes between the last bytes and the renaming is told to wait."""
+    """Another writer that comes between the last bytes and the renaming has to wait."""
     real, met = os.replace, []
 
     def late(source, target):
