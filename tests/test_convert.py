@@ -111,7 +111,7 @@ def test_sb3_arrays_have_an_axis_of_environments(tmp_path, several):
     np.savez(tmp_path / "sb3.npz", **sb3_arrays(columns))
     dataset = as_dataset(tmp_path / "sb3.npz")
     assert dataset.sha256 == expected(columns).sha256
-    assert noted(dataset, f"read as 25 steps of {several} environments")
+    assert noted(dataset, f"read as 25 steps of {several} environment")
     turned = {name: np.swapaxes(array, 0, 1) for name, array in sb3_arrays(columns).items()}
     assert as_dataset(turned).sha256 == dataset.sha256  # (environments, steps, …)
 
