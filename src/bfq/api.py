@@ -369,5 +369,5 @@ def plan(
 ) -> RunConfig:
     """The complete configuration that `train` would run with these options; nothing is trained."""
     options["env"] = admit(options.get("env"))
-    agent, options["values"] = _with_values(agent, options.get("values"))
-    return compose(str(data), load_agent(agent), **options)
+    method, options["values"] = _with_values(agent, options.get("values"))
+    return compose(str(data), load_agent(method), **options)
