@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from threading import Timer
+from threading import Timer, main_thread
 from types import FrameType, ModuleType
 
 from bfq.cli.words import Parser, exit_code
@@ -66,7 +66,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """Handle Ctrl-C: JAX's callback of the garbage collector would swallow it, so repeat it after that."""
     if frame is None or frame.f_code.co_name != "_xla_gc_callback":
         raise KeyboardInterrupt
-    Timer(0.05, signal.raise_signal, [number]).start()
+    thread = main_thread().ident  # of the main thread: the signal also ends its sleep
+    Timer(0.05, signal.pthread_kill, [thread, number]).start()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
