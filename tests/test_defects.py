@@ -106,6 +106,28 @@ def shifted(by):
     return np.roll(clean()["observations"], -by, axis=0)
 
 
+def clocked(line):
+    lines = b"t,obs_0,action,reward,episode\n1,2,0.5,1,0\n2,3,1,2,0\n" + line
+    return file("log.csv", lines, {"time": "t"})
+
+
+def timed(times, columns=None, **settings):
+    """Clean data with times, read with `time=` or with other columns."""
+    given = clean(t=times)
+    return file(
+        "log.npz", lambda path: np.savez(path, **given), columns or {"time": "t"}, **settings
+    )
+
+
+def beside_nan():
+    seen = clean()["observations"].copy()
+    seen[9, 1] = np.nan
+    return file(
+        "log.npz", lambda path: np.savez(path, **clean(observations=seen)), drop_bad_rows=True
+    )
+
+
+STEPS = np.arange(N) * 1.0
 SHORT = clean()["timeouts"] * 1.0
 # name: (what reads the example, the row its sentence names or None where no single row is at fault)
 EXAMPLES = {
@@ -143,7 +165,15 @@ EXAMPLES = {
         arrays(timeouts=None, episode_ids=np.repeat([0, 1, 2, 3, 1, 4], LENGTH)), 4 * LENGTH),
     "no-transition-left": (arrays(timeouts=np.ones(N), next_observations=None), None),
     "next-not-shifted": (arrays(next_observations=clean()["observations"]), 0),
+    "not-a-time": (clocked(b"noon,1,0.5,1,0"), 2),
+    "time-not-rising": (timed(np.where(STEPS == 7, 5.5, STEPS)), 7),
+    "repeated-row": (clocked(b"2,3,1,2,0"), 2),
+    "unknown-category": (
+        table(b"1,9,0.5,3,1", categorical={"obs_1": ["1", "1.5", "2.5", "3"]}), 4),
     "next-shifted-wrongly": (arrays(next_observations=shifted(2)), 0),
+    "dropped-rows": (beside_nan(), 9),
+    "gap-in-time": (timed(STEPS + 9 * (STEPS > 30)), 30),
+    "uneven-steps": (timed(STEPS + 0.2 * (STEPS % 2)), None),
     "unseen-successor": (arrays(next_observations=None), None),
     "no-end-marked": (
         arrays(**{name: value[:LENGTH] for name, value in clean(timeouts=np.zeros(N)).items()}), None),
@@ -185,7 +215,7 @@ def test_a_defect_is_found_with_its_row_and_remedy(name, tmp_path):
         sentence = str(raised.value)
         assert name_of(raised.value) == name
     else:
-        found = {name_of(note): note for note in build(tmp_path).notes if name_of(note)}
+        found = {name_of(told): told for told in build(tmp_path).notes if name_of(told)}
         assert set(found) == {name}
         sentence = found[name]
     assert sentence.endswith(f": {(REFUSED | NOTED)[name].remedy}. [{name}]")

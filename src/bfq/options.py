@@ -162,6 +162,23 @@ class RunOptions(TypedDict, total=False):
 class ImportOptions(TypedDict, total=False):
     """How tables and files of a log are read: options of `bfq data import` and `bfq.load_dataset`."""
 
+    drop_bad_rows: Annotated[
+        bool,
+        "drop rows with missing, infinite or unreadable values and cut their episodes there",
+        Shown(),
+    ]
+    report: Annotated[Name, "write all defects of the rows to this CSV file", Shown("FILE")]
+    resample: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)],
+        "put rows on a regular grid; needs --columns time=…",
+        Shown("SECONDS"),
+    ]
+    categorical: Annotated[
+        dict[str, list[str]],
+        "observations to encode as one 0/1 number per category; categories in another order, or those of an "
+        "earlier file, as COLUMN=A+B+C",
+        Shown("COLUMN[,…]"),
+    ]
     units: Annotated[
         dict[str, str],
         "the unit of a column, or none; other units come from the header",
@@ -246,8 +263,15 @@ def parse(option: Option, given: Any) -> Any:
     if option.kind == "boolean":
         return given
     if option.kind == "object":
-        several = option.schema["additionalProperties"].get("type") != "string"
-        return parse_values(given, option.flag) if several else parse_names(given, option.flag)
+        kind = option.schema["additionalProperties"].get("type")
+        if kind == "array":
+            words = (word.partition("=") for one in given for word in one.split(",") if word)
+            return {name: values.split("+") if equals else [] for name, equals, values in words}
+        return (
+            parse_names(given, option.flag)
+            if kind == "string"
+            else parse_values(given, option.flag)
+        )
     if option.kind == "array":
         value: Any = [name for word in given for name in word.split(",") if name]
     elif option.kind == "":

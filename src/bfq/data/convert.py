@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bfq.data import store
 from bfq.data.arrays import from_episodes
+from bfq.data.cells import Cells
 from bfq.data.checks import as_array
 from bfq.data.dataset import Dataset
 from bfq.data.defects import describe_rows, refuse
@@ -39,7 +40,8 @@ def as_dataset(data: Any, columns: Mapping[str, Any] | None = None, **options: A
         if name not in (*BOUNDS, "name", *IMPORT):
             raise unknown("option", name, (*BOUNDS, "name", *IMPORT))
     given = {name: value for name, value in options.items() if value is not None}
-    given |= check_options({name: given[name] for name in IMPORT if name in given}, IMPORT)
+    checked = (name for name in IMPORT if name in given and not isinstance(given[name], list))
+    given |= check_options({name: given[name] for name in checked}, IMPORT)
     if isinstance(data, str | Path):
         return read_path(Path(data).expanduser(), columns, **given)
     table = _as_table(data)
@@ -133,4 +135,9 @@ def _pandas_table(frame: Any) -> Table:
             raise refuse("empty-cell", found)
         return as_array(name, values.tolist())  # words, lists, or numbers that could be missing
 
-    return Table(list(places), lambda names: {name: column(name) for name in names}, by_column=True)
+    return Table(
+        list(places),
+        lambda names: {name: column(name) for name in names},
+        by_column=True,
+        cells=lambda names: Cells({name: frame[places[name]].to_numpy() for name in names}),
+    )

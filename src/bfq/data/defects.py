@@ -15,6 +15,7 @@ from bfq.errors import BadInput, counted
 
 # The command with these flags; a file can be read by others too.
 NAME_COLUMNS = "bfq data import FILE --as NAME --columns"
+DROP = "--drop-bad-rows (in Python, drop_bad_rows=True)"
 RANGE = "bfq data import FILE --as NAME --action-low … --action-high …"
 
 
@@ -29,7 +30,7 @@ class Defect:
 _TABLE = tomllib.loads(files("bfq.data").joinpath("defects.toml").read_text("utf-8"))
 REFUSED, NOTED = (
     {
-        name: Defect(about, remedy.format(columns=NAME_COLUMNS, range=RANGE))
+        name: Defect(about, remedy.format(columns=NAME_COLUMNS, drop=DROP, range=RANGE))
         for name, (about, remedy) in _TABLE[kind].items()
     }
     for kind in ("refused", "noted")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bfq.data.cells import Cells, read_cells
 from bfq.data.dataset import Arrays, Columns
 from bfq.data.readers import Table
 from bfq.errors import unknown
@@ -40,8 +41,12 @@ def split_units(
         arrays = table.read([full[name] for name in names])
         return {name: arrays[full[name]] for name in names if full[name] in arrays}
 
+    def cells(names: Sequence[str]) -> Cells:
+        found = read_cells(table, [full[name] for name in names])
+        return found._replace(columns={name: found.columns[full[name]] for name in names})
+
     kept = {name: unit for name, unit in units.items() if unit != NONE}
-    return table._replace(names=[short[name] for name in table.names], read=read), short, kept
+    return Table([short[name] for name in table.names], read, table.by_column, cells), short, kept
 
 
 def without_units(theirs: Any, short: Mapping[str, str]) -> Any:
@@ -71,7 +76,9 @@ def label_columns(
 
     parts = [chosen[word] for word in ("observations", "actions")]
     names = [name for part in parts if not callable(part) for name in part]
-    if any(map(callable, parts)) or not (by_column or all(found[n].ndim == 1 for n in names)):
+    if any(map(callable, parts)) or not (
+        by_column or all(n in categories or found[n].ndim == 1 for n in names)
+    ):
         return None
     kept = {_printable(name): list(values) for name, values in categories.items()}
     return Labels(labels("observations"), labels("actions"), kept)

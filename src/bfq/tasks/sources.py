@@ -174,9 +174,12 @@ def import_files(
         raise BadInput(f"there is a dataset {name} already: add --replace, or choose another --as.")
     files: dict[str, list[str]] = {}  # with each note
     env: str | None = None
-    with store.Writer(folder, replace=replace) as writer:
+    with (
+        store.Writer(folder, replace=replace) as writer,
+        resolve("bfq.data.cells:collecting")(settings.pop("report", None)) as report,
+    ):
         for path in paths:
-            piece = read_any(path, task, columns, **settings)
+            piece = read_any(path, task, columns, **report, **settings)
             _check_piece(path, piece, name)
             for note in piece.notes:
                 files.setdefault(note, []).append(path.name)

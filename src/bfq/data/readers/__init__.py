@@ -17,6 +17,7 @@ class Table(NamedTuple):
     names: list[str]
     read: Callable[[Sequence[str]], Arrays]
     by_column: bool = False  # columns of single numbers, so one column of observations is a matrix
+    cells: Callable[[Sequence[str]], Any] | None = None  # for bfq.data.cells.read_cells
 
 
 class Format(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.cells import Cells, read_cells
 from bfq.data.dataset import Arrays
 from bfq.data.defects import describe_rows, refuse
 from bfq.data.readers import Table, parsing
@@ -37,7 +38,10 @@ def open_parquet(path: Path) -> Iterator[Table]:
         def read(names: Sequence[str]) -> Arrays:
             return as_table(file.read(columns=list(names))).read(names)
 
-        yield Table(as_table(file.schema_arrow.empty_table()).names, read, by_column=True)
+        def cells(names: Sequence[str]) -> Cells:
+            return read_cells(as_table(file.read(columns=list(names))), names)
+
+        yield Table(as_table(file.schema_arrow.empty_table()).names, read, True, cells)
 
 
 @contextmanager
@@ -63,7 +67,20 @@ def as_table(table: Any) -> Table:
     def read(names: Sequence[str]) -> Arrays:
         return {name: as_numpy(name, table[name].combine_chunks()) for name in names}
 
-    return Table(list(table.column_names), read, by_column=True)
+    def cells(names: Sequence[str]) -> Cells:
+        return Cells({name: _with_nulls(name, table[name].combine_chunks()) for name in names})
+
+    return Table(list(table.column_names), read, by_column=True, cells=cells)
+
+
+def _with_nulls(name: str, column: Any) -> npt.NDArray[Any]:
+    """The array as it stands, with NaN or None where there is no value."""
+    types = import_pyarrow().types
+    if types.is_dictionary(column.type):
+        return _with_nulls(name, column.dictionary_decode())
+    if types.is_nested(column.type) or types.is_decimal(column.type):
+        return as_numpy(name, column)
+    return column.to_numpy(zero_copy_only=False)
 
 
 def as_numpy(name: str, column: Any) -> npt.NDArray[Any]:

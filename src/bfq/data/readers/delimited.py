@@ -7,26 +7,25 @@ it is installed, otherwise NumPy does; the numbers are the same.
 import csv
 import gzip
 import importlib.util
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.cells import BOOLEANS, COMMA, BadCell, Cells, as_numbers, refuse_defect
 from bfq.data.checks import is_number
 from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
 from bfq.data.readers import Table, parsing
-from bfq.errors import BadInput, counted
+from bfq.errors import BadInput
 
 SEPARATORS = ",;\t"
-COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,12 @@ def has_pyarrow() -> bool:
 def open_csv(path: Path) -> Iterator[Table]:
     """The columns of a CSV file: numbers as float64, everything else as text."""
     head = _head(path)
-    yield Table(head.names, lambda names: _read(path, head, names), by_column=True)
+    yield Table(
+        head.names,
+        lambda names: _read(path, head, names),
+        by_column=True,
+        cells=lambda names: _cells(path, head, names),
+    )
 
 
 def _read(path: Path, head: Head, names: Sequence[str]) -> Arrays:
@@ -59,7 +63,7 @@ def _read(path: Path, head: Head, names: Sequence[str]) -> Arrays:
     bad = [~np.isfinite(column) for column in columns if column.dtype.kind == "f"]
     count = int(np.count_nonzero(np.any(bad, axis=0)))
     # NaN and infinite numbers are refused here, where their line and column are known.
-    if count and (found := _first_defect(path, head, places, f"{counted(count, 'row')} in all, ")):
+    if count and (found := _first_defect(path, head, places, count)):
         raise found
     return dict(zip(names, columns, strict=True))
 
@@ -151,36 +155,30 @@ def _boolean(cell: str) -> float:
     return BOOLEANS[word] if word in BOOLEANS else float(cell)
 
 
-def _first_defect(
-    path: Path, head: Head, places: Sequence[int], in_all: str = ""
-) -> BadInput | None:
-    """Search the file cell by cell for the first defect."""
+def _cells(path: Path, head: Head, names: Sequence[str]) -> Cells:
+    """The columns as text, with the line of each row."""
+    places = [head.names.index(name) for name in names]
+    kept, lines, ragged = [], [], []
     with _opened(path) as file:
         reader = csv.reader(file, delimiter=head.separator)
         next(reader)
-        for number, cells in enumerate(filter(None, reader)):
-            where = f"line {reader.line_num} of {path.name} (row {number}, {in_all}counted from 0)"
+        for row, cells in enumerate(filter(None, reader)):
             if len(cells) != len(head.names):
-                found = f"{where} has {len(cells)} cells for {len(head.names)} names"
-                return refuse("ragged-row", found)
-            wrong = (_wrong_cell(cells[place].strip(), head, place, where) for place in places)
-            if first := next(filter(None, wrong), None):
-                return first
-    return None
+                found = f"{len(cells)} cells for {len(head.names)} names"
+                ragged.append(BadCell(row, reader.line_num, "", "ragged-row", found))
+                cells += [""] * len(head.names)
+            kept.append([cells[place].strip() for place in places])
+            lines.append(reader.line_num)
+    columns = np.array(kept, object).reshape(-1, len(names)).T
+    return Cells(dict(zip(names, columns, strict=True)), np.array(lines), ragged)
 
 
-def _wrong_cell(cell: str, head: Head, place: int, where: str) -> BadInput | None:
-    name, kind = head.names[place], head.kinds[place]
-    if not cell:
-        return refuse("empty-cell", f"{where} has no value for {name}")
-    if kind == "text" or (kind == "bool" and cell.lower() in BOOLEANS):
-        return None
-    if is_number(cell) and np.isfinite(float(cell)):
-        return None
-    if is_number(cell) and np.isnan(float(cell)):
-        return refuse("nan", f"{where} holds NaN for {name}")
-    if is_number(cell):
-        return refuse("infinite", f"{where} holds an infinite value for {name}")
-    if COMMA.fullmatch(cell):
-        return refuse("decimal-comma", f"{where} holds {cell!r} for {name}")
-    return refuse("text", f"{where} holds {cell[:30]!r} for {name}, not a number")
+def _first_defect(path: Path, head: Head, places: Sequence[int], rows: int = 0) -> BadInput | None:
+    """Search the file cell by cell for the first defect."""
+    cells = _cells(path, head, [head.names[place] for place in places])
+    found = list(cells.ragged)
+    for name, column in cells.columns.items():
+        words = head.kinds[head.names.index(name)] == "text"
+        wrong = (column == "") if words else ~np.isfinite(as_numbers(column))
+        found += islice(cells.defects(name, wrong), 1)
+    return refuse_defect(min(found), path.name, rows) if found else None

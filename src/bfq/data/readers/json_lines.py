@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bfq.data.cells import Cells
 from bfq.data.checks import as_array
 from bfq.data.dataset import Arrays
 from bfq.data.defects import refuse
@@ -51,7 +52,17 @@ def _rows(rows: Objects) -> Table:
             raise refuse("empty-cell", found)
         return as_array(name, values)
 
-    return Table(list(rows[0]), lambda names: {name: column(name) for name in names}, True)
+    def cell(name: str) -> npt.NDArray[Any]:
+        if any(isinstance(row.get(name), list) for row in rows):
+            return column(name)
+        return np.array([row.get(name) for row in rows], object)
+
+    return Table(
+        list(rows[0]),
+        lambda names: {name: column(name) for name in names},
+        by_column=True,
+        cells=lambda names: Cells({name: cell(name) for name in names}),
+    )
 
 
 def _batches(objects: Objects, file: str) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from bfq.data.arrays import from_arrays
 from bfq.data.checks import MATRICES, NEEDED, as_array
-from bfq.data.dataset import Dataset
+from bfq.data.cleaning import MARKS, TIME, clean
+from bfq.data.dataset import Arrays, Dataset
 from bfq.data.defects import refuse
 from bfq.data.labels import label_columns, split_units, without_units
 from bfq.data.ranges import BOUNDS
@@ -51,6 +52,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "episode_lengths": ("episode_lengths", "trajectory_lengths", "path_lengths", "traj_lengths"),
     "episode_starts": ("episode_starts", "episode_start", "is_first"),
+    TIME: (),  # only if the user names it
 }  # fmt: skip
 
 
@@ -71,45 +73,58 @@ def from_table(
     name: str | None = None,
     source: str | None = None,
     units: Mapping[str, str] | None = None,
+    **cleaning: Any,
 ) -> Dataset:
     """Build the dataset in a table; `columns` says which columns are observations, actions and so on.
 
     A value of `columns` is the name of a column, a prefix (obs_ for obs_0, obs_1, …), several of these
     joined by +, `none`, or a function of the table that returns one row or number per row. Other columns are
     found by name. Without bounds, the range of the actions is the one in the file, or else inferred. `units`
-    completes those of the header.
+    completes those of the header, and the options of cleaning are those of `clean`; without them the log must be
+    right as it is.
     """
     table, short, known = split_units(table, units)
     columns = {word: without_units(theirs, short) for word, theirs in (columns or {}).items()}
     chosen, recognized = choose_columns(title, table.names, columns)
     extra = [word for word in (*BOUNDS, *LABELS) if word in table.names and not table.by_column]
+    facts = table.read(extra) if extra else {}
+    categories: dict[str, list[str]] = {}
+    ends: Arrays = {}
+    notes: tuple[str, ...] = ()
     wanted = [column for theirs in chosen.values() if not callable(theirs) for column in theirs]
-    found = table.read([*wanted, *extra])
+    if cleaning or TIME in chosen:
+        cleaned = clean(table, title, chosen, **cleaning)
+        table, categories, notes = cleaned.table, cleaned.categories, cleaned.notes
+        ends = {"terminals": cleaned.terminals, "timeouts": cleaned.timeouts}
+        dropped = (TIME, *MARKS, *(("next_observations",) if cleaning.get("resample") else ()))
+        chosen = {word: theirs for word, theirs in chosen.items() if word not in dropped}
+    used = [column for theirs in chosen.values() if not callable(theirs) for column in theirs]
+    read = table.read(used)
     arrays: dict[str, Any] = {
         word: as_array(word, theirs(Log(table)))
         if callable(theirs)
-        else _stack(word, [found[column] for column in theirs], table.by_column)
+        else _stack(word, [read[column] for column in theirs], table.by_column)
         for word, theirs in chosen.items()
     }
     given = {"action_low": action_low, "action_high": action_high}
     limits: dict[str, Any] = {
-        bound: found.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS
+        bound: facts.get(bound) if given[bound] is None else given[bound] for bound in BOUNDS
     }
     layout: tuple[str, ...] = ()
     if np.ndim(arrays["observations"]) == 3 and (layout := reader("buffers:unstack")(arrays)):
         layout += tuple(reader("buffers:scale_actions")(arrays, limits))
-    texts = {word: found[word] for word in LABELS if word in extra and found[word].ndim == 0}
+    texts = {word: facts[word] for word in LABELS if word in extra and facts[word].ndim == 0}
     labels = {word: " ".join(str(text).split())[:200] for word, text in texts.items()}
     dataset = from_arrays(
-        **arrays,
+        **{**arrays, **ends},
         **limits,
-        labels=label_columns(chosen, found, known, {}, table.by_column),
+        labels=label_columns(chosen, read, known, categories, table.by_column),
         name=name or labels.get("name") or title.removesuffix(".gz").rpartition(".")[0] or title,
         source=source or labels.get("source") or f"file {title}",
     )
     rest = [name for name in table.names if name and name not in (*wanted, *extra)]
     unused = (f"Columns not used: {_listed(rest)}.",) if rest else ()
-    return replace(dataset, notes=(*recognized, *unused, *layout, *dataset.notes))
+    return replace(dataset, notes=(*recognized, *unused, *notes, *layout, *dataset.notes))
 
 
 class Log(Mapping[str, npt.NDArray[Any]]):
@@ -201,7 +216,7 @@ def our_names(columns: Columns) -> dict[str, Theirs]:
     """The given columns with common names replaced by ours."""
     ours: dict[str, Theirs] = {}
     for given, theirs in columns.items():
-        word = next((word for word, synonyms in NAMES.items() if given in synonyms), None)
+        word = next((word for word, synonyms in NAMES.items() if given in (word, *synonyms)), None)
         if word is None:
             raise unknown("name before = in columns", given, NAMES)
         if word in ours:
