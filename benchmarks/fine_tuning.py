@@ -56,7 +56,7 @@ def draw(curves: list[dict], file: Path) -> None:
     axes.set(xlabel="environment steps per seed", ylabel="return", title=curves[0]["task"])
     axes.legend()
     seeds = len(curves[0]["returns"][0])
-    figure.text(0.01, 0.01, f"{seeds} seeds, mean ± std; {file.stem}-*.json", fontsize=7)
+    figure.text(0.01, -0.04, f"{seeds} seeds, mean ± std; {file.stem}-*.json", fontsize=7)
     figure.savefig(file, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
