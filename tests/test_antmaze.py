@@ -52,7 +52,7 @@ def step_from(model, qpos, qvel, action):
 def test_every_walk_along_the_waypoints_is_shortest_and_stays_off_the_walls(name):
     maze = MAZES[name]
     for goal in maze.free:
-        distances = maze.distances(tuple(goal))
+        distances = maze.distances[maze.numbers(goal)].reshape(maze.walls.shape)
         cells = maze.free.copy()
         for _ in range(int(distances[~maze.walls].max())):
             following = maze.next_cells(cells, np.broadcast_to(goal, cells.shape))
@@ -66,7 +66,13 @@ def test_every_walk_along_the_waypoints_is_shortest_and_stays_off_the_walls(name
 
 def test_a_small_maze_by_hand():
     maze = MAZES["umaze"]
-    assert maze.distances((3, 1))[1].tolist() == [np.inf, 6.0, 5.0, 4.0, np.inf]
+    assert maze.distances[16, 5:10].tolist() == [
+        np.inf,
+        6.0,
+        5.0,
+        4.0,
+        np.inf,
+    ]  # to row 3, column 1
     assert maze.rooms.tolist() == [[1, 1], [1, 3], [3, 1], [3, 3]]  # ends and bends, no corridors
     assert centers((3, 1)).tolist() == [0.0, 8.0]
     places = np.array([[1.9, 6.1], [-1.9, -1.9], [2.1, 0.0], [99.0, -99.0]])

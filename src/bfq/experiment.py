@@ -160,9 +160,7 @@ def complete(
         if run.dataset is None or run.dataset.sha256 != dataset.sha256:
             raise BadInput(f"the data of {run.task} has changed since the run in {folder} started.")
         baselines = {name: folder / "baselines" / name for name in run.baselines}
-        finished = [
-            path for path in (*baselines.values(), folder) if (path / "result.json").exists()
-        ]
+        done = [path for path in (*baselines.values(), folder) if (path / "result.json").exists()]
         for name, beside in baselines.items():
             if not (beside / "config.json").exists():
                 start(baseline_of(run, name), beside, dataset, known=True)
@@ -172,7 +170,7 @@ def complete(
             yield from execute(folder, dataset, hooks, quiet)
         finally:
             if (folder / "result.json").exists():
-                for path in finished:  # the process that trained it may have died before drawing
+                for path in done:  # the process that trained it may have died before drawing
                     draw_frames(path)
                 write_report([folder], folder)
     return read_record(folder)
@@ -253,9 +251,8 @@ def training(
         return Explorer(population, transforms, environment, exploring, run.online.exploration)
 
     if run.online:
-        source: Feed = Online(
-            population, fetch(slice(None)), run.online, run.steps, explorer, folder
-        )
+        data = fetch(slice(None))
+        source: Feed = Online(population, data, run.online, run.steps, explorer, folder)
     else:
         source = feed(population, len(dataset), dataset.row_bytes, fetch)
     names = [f"{m.seed}{m.overrides or ''}" for m in population.members]
@@ -270,11 +267,8 @@ def training(
         options = loop_options(
             run.steps, run.chunk, run.evaluations if evaluated else 0, not run.keep_going, best
         )
-        if (
-            evaluated
-            and isinstance(run.evaluations, list)
-            and list(options.eval_at) != run.evaluations
-        ):
+        asked = run.evaluations
+        if evaluated and isinstance(asked, list) and asked != list(options.eval_at):
             steps = ", ".join(f"{step:,}" for step in options.eval_at)
             say(f"note: evaluations happen at multiples of {options.chunk} updates: {steps}.")
         loop = Loop(

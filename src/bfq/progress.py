@@ -131,12 +131,7 @@ def data_bar(title: str, total: int, unit: str = "rows") -> Iterator[Callable[[i
 def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on standard error during a download; call it with the bytes so far and the total, if known."""
     console = Console(file=sys.stderr)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*parts, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

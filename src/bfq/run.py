@@ -238,11 +238,9 @@ class RunRecord:
     command: str
 
     def __post_init__(self) -> None:
-        for name, numbers in (self.scores or {}).items():
-            if numbers is not None and len(numbers) != len(self.members):
-                raise ValueError(
-                    f"{name} has {len(numbers)} scores for {len(self.members)} members"
-                )
+        for name, values in (self.scores or {}).items():
+            if values is not None and len(values) != len(self.members):
+                raise ValueError(f"{name} has {len(values)} scores for {len(self.members)} members")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,10 +340,8 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """The versions of Python, of the platform and of the installed packages that a number depends on."""
-    found = {
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-    }
+    machine = f"{platform.system()} {platform.machine()}"
+    found = {"python": platform.python_version(), "platform": machine}
     for package in PACKAGES:
         try:
             found[package] = version(package)

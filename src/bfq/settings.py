@@ -56,9 +56,7 @@ def _complete(task: str, agent: str | Agent, **options: Any) -> RunConfig:
     chosen, varied = _split(method, given.get("values", {}))
     lengths = [given[name] for name in ("steps", "online") if name in given]
     if len(lengths) + ("steps" in chosen) > 1:
-        raise BadInput(
-            "steps are given twice: as an option and as a hyperparameter or by --online."
-        )
+        raise BadInput("steps are given twice: as an option, as a hyperparameter or by --online.")
     chosen |= {"steps": lengths[0]} if lengths else {}
     discount = {"discount": card.discount} if card else {}
     config = registry.configure(method, {**discount, **_values(known, "config"), **chosen})
@@ -149,9 +147,7 @@ def _try_acting(agent: Agent, config: Any, acting: Acting) -> None:
     if acting.sampling_steps or acting.sampler != "trained":
         key, spec = jax.random.key(0), Spec(2, 2)
         states = jax.eval_shape(lambda: agent.init(key, spec, config))
-        jax.eval_shape(
-            lambda state: agent.act(state, jnp.zeros((1, 2)), key, config, acting), states
-        )
+        jax.eval_shape(lambda one: agent.act(one, jnp.zeros((1, 2)), key, config, acting), states)
 
 
 def check_precision(precision: str) -> None:

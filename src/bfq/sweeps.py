@@ -55,11 +55,7 @@ class Ranking:
 def combinations(agent: Agent, values: Values) -> list[dict[str, list[Any]]]:
     """The values of each run: one combination of the structural hyperparameters, and all numeric values."""
     numeric = numeric_fields(agent.config())
-    shared = {
-        name: several
-        for name, several in values.items()
-        if name not in numeric and len(several) > 1
-    }
+    shared = {k: v for k, v in values.items() if k not in numeric and len(v) > 1}
     rest = {name: list(several) for name, several in values.items() if name not in shared}
     if all(len(several) < 2 for several in values.values()):
         raise BadInput(

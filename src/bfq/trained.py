@@ -126,9 +126,8 @@ def inherit(run: RunConfig, dataset: Dataset) -> tuple[RunConfig, Any]:
     parent = Parent(trained.checkpoint.step, updates, sha256(file.read_bytes()).hexdigest())
     new = dataclasses.replace(run, transforms=trained.run.transforms, parent=parent)
     wanted = jax.eval_shape(lambda: initial_states(population_of(new), spec))
-    shapes = jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), (wanted, trained.checkpoint.states)
-    )
+    both = (wanted, trained.checkpoint.states)
+    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), both)
     if shapes[0] != shapes[1]:
         raise BadInput(
             f"this run cannot start from {folder}: the agent, the structure of its networks and the "
@@ -189,10 +188,7 @@ def evaluate_run(trained: Trained, environment: EnvironmentSpec, protocol: Proto
 
 def draw_frames(folder: Path) -> None:
     """Save frames of the first member of a finished run, if missing and if this machine can render."""
-    checkpoints = folder / CHECKPOINTS
-    if (folder / "frames.png").exists() or not (
-        checkpoints.is_dir() and any(checkpoints.iterdir())
-    ):
+    if (folder / "frames.png").exists() or not checkpoint_folders(folder / CHECKPOINTS):
         return
     trained = load_trained(folder)
     protocol, simulator = trained.protocol(), trained.run.simulator

@@ -110,10 +110,8 @@ def _make(args: argparse.Namespace) -> int:
 def _reroll(args: argparse.Namespace) -> int:
     from bfq.tasks.locomotion import reroll_recipe
 
-    planned = reroll_recipe(
-        args.files, args.name, args.robot, args.size, args.seed, args.old_masses
-    )
-    return _show(_generate(planned, args), args.json)
+    recipe = reroll_recipe(args.files, args.name, args.robot, args.size, args.seed, args.old_masses)
+    return _show(_generate(recipe, args), args.json)
 
 
 def _generate(recipe: Any, args: argparse.Namespace) -> Any:
@@ -216,12 +214,10 @@ def _show(dataset: Any, as_json: bool) -> int:
         reached = f"{planned['successful']:,} of {planned['ended']:,} reached"
         rows.insert(3, ("goals of the planner", reached))
     show_table(("", ""), rows, dataset.name)
-    hint = masses_hint(dataset.source)
-    for note in [
-        *(f"note: {note}" for note in dataset.notes),
-        *([f"hint: {hint}"] if hint else []),
-    ]:
-        print(note)
+    for note in dataset.notes:
+        print(f"note: {note}")
+    if hint := masses_hint(dataset.source):
+        print(f"hint: {hint}")
     own = dataset.env and dataset.name not in TASKS
     env = f" --env {dataset.env}" if own else ""
     print(f"train on it with: bfq train --task {dataset.name}{env}")

@@ -11,9 +11,7 @@ from bfq.options import OPTIONS
 if TYPE_CHECKING:
     from bfq.sweeps import Ranking
 
-SWEPT = {
-    name: option for name, option in OPTIONS.items() if name not in ("baselines", "keep_going")
-}
+SWEPT = {name: one for name, one in OPTIONS.items() if name not in ("baselines", "keep_going")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

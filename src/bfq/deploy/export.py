@@ -61,20 +61,17 @@ def export(
     return Exported(path, format, len(content), metadata)
 
 
-def _place(
-    folder: Path, out: str | Path | None, member: int, format: str | None
-) -> tuple[Path, str]:
+def _place(folder: Path, out: str | Path | None, member: int, kind: str | None) -> tuple[Path, str]:
     """The path of the file and its format, checked before any work is done."""
-    suffix = Path(out).suffix.removeprefix(".") if out is not None else ""
-    format = format or suffix or "npz"
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
-    path = Path(out) if out is not None else folder / f"policy-{member}.{format}"
+    path = Path(out or folder / f"policy-{member}.{kind or 'npz'}")
+    kind = kind or path.suffix.removeprefix(".") or "npz"
+    if kind not in FORMATS:
+        raise unknown("format", kind, FORMATS)
     if path.is_dir():
-        raise BadInput(f"{path} is a folder: name the file, such as {path / ('policy.' + format)}.")
+        raise BadInput(f"{path} is a folder: name the file, such as {path / ('policy.' + kind)}.")
     if out is not None:
         check_place(path.parent)
-    return path, format
+    return path, kind
 
 
 def _metadata(trained: Trained, member: int, plan: PolicyPlan, which: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.lib.format as npy
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
@@ -225,23 +226,16 @@ def _array(name: str, content: bytes) -> npt.NDArray[Any]:
     """One array of plain numbers; its header must match the number of bytes that follow."""
     stream = io.BytesIO(content)
     try:
-        version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }
+        version = npy.read_magic(stream)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
         shape, by_columns, dtype = read[version](stream)
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"its part {name!r} is not an array.") from error
     if dtype not in (np.dtype("<f4"), np.dtype("u1")):
         raise ValueError(f"its part {name!r} holds {dtype} and not float32 numbers.")
     left = content[stream.tell() :]
-    fits = (
-        len(shape) <= 2
-        and min(shape, default=0) >= 0
-        and math.prod(shape) * dtype.itemsize == len(left)
-    )
-    if by_columns or not fits:
+    strange = by_columns or len(shape) > 2 or min(shape, default=0) < 0
+    if strange or math.prod(shape) * dtype.itemsize != len(left):
         raise ValueError(f"its part {name!r} has shape {shape} but {len(left)} bytes.")
     return np.frombuffer(left, dtype).reshape(shape)
 

@@ -12,7 +12,6 @@ from NumPy's global one), how actions are written (±1 with a gear of 30, where 
 same force), the rendering, and the version of MuJoCo.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.csgraph import shortest_path
 
 from bfq.envs.make import Environment, package
 from bfq.envs.robots import Doubles, Floats, robot_file, set_old_masses
@@ -68,47 +68,36 @@ class Maze:
 
     def next_cells(self, cells: Cells, goals: Cells) -> Cells:
         """The next cell on a shortest path from each cell to its goal; at the goal, the cell itself."""
-        columns = self.walls.shape[1]
-        here, there = cells @ (columns, 1), goals @ (columns, 1)
-        return np.stack(np.divmod(self._next[there, here], columns), axis=-1)
+        here, there = self.numbers(cells), self.numbers(goals)
+        return np.stack(np.divmod(self._next[there, here], self.walls.shape[1]), axis=-1)
 
     def cells_at(self, places: Places) -> Cells:
         """The cells that contain these places; beyond the map, the cells at its edge."""
         indices = np.floor(places[..., ::-1] / UNIT + ORIGIN + 0.5).astype(np.int64)
         return np.clip(indices, 0, np.array(self.walls.shape) - 1)
 
-    def distances(self, goal: tuple[int, int]) -> Doubles:
-        """Steps from every cell to the goal, by breadth-first search; infinite without a path."""
-        distances = np.full(self.walls.shape, np.inf)
-        distances[goal] = 0.0
-        queue = deque([goal])
-        while queue:
-            cell = queue.popleft()
-            for neighbor in self._free_around(cell):
-                if np.isinf(distances[neighbor]):
-                    distances[neighbor] = distances[cell] + 1.0
-                    queue.append(neighbor)
-        return distances
+    def numbers(self, cells: Cells) -> Cells:
+        """The numbers of the cells in reading order."""
+        return cells @ (self.walls.shape[1], 1)
+
+    @cached_property
+    def distances(self) -> Doubles:
+        """[goal, cell] → steps on a shortest path, by the numbers of both; infinite without one."""
+        free = ~self.walls.ravel()
+        joined = np.zeros((free.size, free.size))
+        np.put_along_axis(joined, self._around, free[:, None] & free[self._around], axis=1)
+        return shortest_path(joined, unweighted=True)
 
     @cached_property
     def _next(self) -> Cells:
-        """[goal, cell] → next cell, each as its number in reading order."""
-        size, columns = self.walls.size, self.walls.shape[1]
-        table = np.tile(np.arange(size), (size, 1))
-        for goal in map(tuple, self.free.tolist()):
-            distances = self.distances(goal)
-            for cell in np.ndindex(*self.walls.shape):
-                row, column = min([cell, *self._free_around(cell)], key=lambda one: distances[one])
-                here = cell[0] * columns + cell[1]
-                table[goal[0] * columns + goal[1], here] = row * columns + column
-        return table
+        """[goal, cell] → next cell, by the numbers of all three."""
+        return self._around[np.arange(self.walls.size), self.distances[:, self._around].argmin(-1)]
 
-    def _free_around(self, cell: tuple[int, ...]) -> list[tuple[int, int]]:
-        around = [(cell[0] + down, cell[1] + right) for down, right in NEIGHBORS]
-        rows, columns = self.walls.shape
-        return [
-            (i, j) for i, j in around if 0 <= i < rows and 0 <= j < columns and not self.walls[i, j]
-        ]
+    @cached_property
+    def _around(self) -> Cells:
+        """The numbers of each cell and of its neighbors; beyond the edge lies the cell itself."""
+        cells = np.argwhere(np.ones_like(self.walls))[:, None] + [(0, 0), *NEIGHBORS]
+        return self.numbers(np.clip(cells, 0, np.array(self.walls.shape) - 1))
 
     def _is_corridor(self, row: int, column: int) -> bool:
         around = [bool(self.walls[row + down, column + right]) for down, right in NEIGHBORS]
@@ -312,9 +301,7 @@ class AntMaze(gymnasium.Env):  # type: ignore[misc]
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (29,), np.float64)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (8,), np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Doubles, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Doubles, Any]:
         """Start an episode at the origin, with a new goal."""
         super().reset(seed=seed)
         self.goal = draw_goals(centers(self._course.goal_cell), self.np_random)

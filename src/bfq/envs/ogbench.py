@@ -34,11 +34,9 @@ def make_ogbench(simulator: str, episode_steps: int, render: bool) -> Any:
 
 
 def _new(name: str, episode_steps: int, render: bool) -> Any:
-    options = _PICTURE if render else {}
     # Its environments render without declaring it, which Gymnasium's checker refuses.
-    environment = gymnasium.make(
-        name, max_episode_steps=episode_steps, disable_env_checker=True, **options
-    )
+    options = {"disable_env_checker": True, **(_PICTURE if render else {})}
+    environment = gymnasium.make(name, max_episode_steps=episode_steps, **options)
     _delete_model_file(getattr(environment.unwrapped, "fullpath", None))
     return environment
 
@@ -53,9 +51,7 @@ class _Repeatable(gymnasium.Wrapper):  # type: ignore[misc]
             self._observation_space = environment.observation_space
             self._action_space = environment.action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, Any]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         """Start an episode; the mazes also draw from NumPy's global generator."""
         with _without_cast_warning(), nullcontext() if seed is None else numpy_seeded(seed):
             return super().reset(seed=seed, options=options)
@@ -72,9 +68,7 @@ class _Repeatable(gymnasium.Wrapper):  # type: ignore[misc]
 class _Arm(_Repeatable):
     """An arm that shares its model with its copies and stores what it changes there: the locks."""
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, Any]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         """Start an episode and store its locks."""
         first = super().reset(seed=seed, options=options)
         self._locks = self.unwrapped._model.dof_damping.copy()
@@ -122,9 +116,7 @@ def numpy_seeded(seed: int) -> Iterator[None]:
 def _without_cast_warning() -> Iterator[None]:
     """Ignore the warning that bounds of ±1 are cast to 32 bits, which loses nothing."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=".*precision lowered by casting", category=UserWarning
-        )
+        warnings.filterwarnings("ignore", message=".*lowered by casting", category=UserWarning)
         yield
 
 

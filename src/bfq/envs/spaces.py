@@ -19,9 +19,7 @@ Floats = npt.NDArray[np.float32]
 
 def as_vectors(environment: Any, name: str) -> Any:
     """Flatten observations with several parts; refuse spaces that are missing or no vectors of numbers."""
-    seen, acted = (
-        getattr(environment, space, None) for space in ("observation_space", "action_space")
-    )
+    seen, acted = (getattr(environment, f"{of}_space", None) for of in ("observation", "action"))
     for space in _parts(seen):
         plain = isinstance(space, Box | MultiBinary)
         image = plain and len(space.shape) == 3 and space.dtype == np.uint8
@@ -60,9 +58,7 @@ class Checked(gymnasium.Wrapper):  # type: ignore[misc]
         super().__init__(environment)
         self._name, self._shape = name, environment.observation_space.shape
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Floats, Any]:
         """Start an episode."""
         observation, info = self._call("reset", lambda: self.env.reset(seed=seed, options=options))
         return self._observation(observation), info

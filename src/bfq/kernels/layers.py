@@ -26,6 +26,7 @@ from bfq.kernels.leaves import Weight, as_gradient, full, half, is_rounded, laun
 _shape: Any = jax.ShapeDtypeStruct
 # f(z, *parameters), row by row, of operations that a kernel has; the last may return one number per row.
 Finish = Callable[..., Array]
+Finishes = tuple[Finish, ...]
 Parameters = tuple[Float[Array, " o"], ...]  # b, and those of f
 TALL, WIDE = 64, 64  # of the pieces in which sums over rows are added up
 
@@ -37,7 +38,7 @@ def suits(x: Float[Array, "r i"], width: int) -> bool:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def layers(
-    finishes: tuple[Finish, ...],
+    finishes: Finishes,
     x: Float[Array, "r i"],
     weights: tuple[Weight, ...],
     parameters: tuple[Parameters, ...],
@@ -46,9 +47,7 @@ def layers(
     return _forward(finishes, x, weights, parameters)[-1][-1]
 
 
-def _forward(
-    finishes: tuple[Finish, ...], x: Array, weights: Any, parameters: Any
-) -> tuple[Any, ...]:
+def _forward(finishes: Finishes, x: Array, weights: Any, parameters: Any) -> tuple[Any, ...]:
     """W_l as they are multiplied, z_l, and h_l from h_0 on."""
     multiplied = [half(weight) if use().half else full(weight) for weight in weights]
     products, outputs = [], [x]
@@ -58,7 +57,7 @@ def _forward(
     return multiplied, products, outputs
 
 
-def _remembered(finishes: tuple[Finish, ...], *inputs: Any) -> tuple[Array, Any]:
+def _remembered(finishes: Finishes, *inputs: Any) -> tuple[Array, Any]:
     """h_L and what the gradient needs; JAX marks the inputs for which a gradient is needed."""
     x, weights, parameters = jax.tree.map(lambda marked: marked.value, inputs)
     multiplied, products, outputs = _forward(finishes, x, weights, parameters)
@@ -76,9 +75,7 @@ class _Asked(NamedTuple):
     copies: tuple[bool, ...]  # which weights have a bfloat16 copy, whose gradient is 0
 
 
-def _backward(
-    finishes: tuple[Finish, ...], saved: Any, upstream: Float[Array, "r ..."]
-) -> tuple[Any, ...]:
+def _backward(finishes: Finishes, saved: Any, upstream: Float[Array, "r ..."]) -> tuple[Any, ...]:
     asked, values = saved
     gradients, sums = [], []
     for finish, x, z, weight, own in reversed(list(zip(finishes, *values, strict=True))):
@@ -95,9 +92,7 @@ def _backward(
 layers.defvjp(_remembered, _backward, symbolic_zeros=True)
 
 
-def _finished(
-    finish: Finish, z: Float[Array, "r o"], parameters: Parameters
-) -> Float[Array, "r ..."]:
+def _finished(finish: Finish, z: Array, parameters: Parameters) -> Float[Array, "r ..."]:
     """f(z + b; …)."""
     rows = _rows(*z.shape)
 
@@ -216,9 +211,7 @@ def _half_forward(x: Array, weight: Weight) -> tuple[Array, tuple[Array, Weight]
     return half_product(x, weight), (x.astype(jnp.bfloat16), weight)
 
 
-def _half_backward(
-    saved: tuple[Array, Weight], upstream: Float[Array, "r o"]
-) -> tuple[Array, Weight]:
+def _half_backward(saved: tuple[Array, Weight], upstream: Array) -> tuple[Array, Weight]:
     """δ Wᵀ and xᵀ δ."""
     x, weight = saved
     to_x = dot(upstream, half(weight).T, jnp.bfloat16).astype(jnp.float32)
@@ -233,10 +226,8 @@ LARGEST = 2**14  # numbers of a weight that fit on the chip
 
 def fits(*weights: Float[Array, "i o"]) -> bool:
     """Whether a kernel can hold the weights: not too large, and every side a power of two."""
-    sides = {side for weight in weights for side in weight.shape}
-    return max(weight.size for weight in weights) <= LARGEST and not any(
-        side & (side - 1) for side in sides
-    )
+    uneven = any(side & (side - 1) for weight in weights for side in weight.shape)
+    return not uneven and max(weight.size for weight in weights) <= LARGEST
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -249,18 +240,15 @@ def two_layers(
     """f(x W₁ + b₁) W₂ + b₂."""
 
     def kernel(x_ref: Any, w1_ref: Any, b1_ref: Any, w2_ref: Any, b2_ref: Any, y_ref: Any) -> None:
-        y_ref[:] = _two_layers_formula(
-            activation, x_ref[:], (w1_ref[:], b1_ref[:]), (w2_ref[:], b2_ref[:])
-        )
+        both = (w1_ref[:], b1_ref[:]), (w2_ref[:], b2_ref[:])
+        y_ref[:] = _two_layers_formula(activation, x_ref[:], *both)
 
     shape = _shape(second[1].shape, jnp.float32)
     output: Array = launch(kernel, shape, (), "two_layers")(x, *first, *second)
     return output
 
 
-def _two_layers_formula(
-    activation: Callable[[Array], Array], x: Array, first: Any, second: Any
-) -> Array:
+def _two_layers_formula(activation: Any, x: Array, first: Any, second: Any) -> Array:
     (w1, b1), (w2, b2) = first, second
     h = activation((x[:, None] * w1).sum(0) + b1)
     return (h[:, None] * w2).sum(0) + b2
@@ -270,9 +258,7 @@ def _two_layers_forward(activation: Any, *inputs: Any) -> tuple[Array, Any]:
     return two_layers(activation, *inputs), inputs
 
 
-def _two_layers_backward(
-    activation: Any, inputs: Any, upstream: Float[Array, " o"]
-) -> tuple[Any, ...]:
+def _two_layers_backward(activation: Any, inputs: Any, upstream: Array) -> tuple[Any, ...]:
     """The gradient of the plain formula: it is rarely needed for a single row."""
     return jax.vjp(partial(_two_layers_formula, activation), *inputs)[1](upstream)
 

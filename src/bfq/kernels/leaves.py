@@ -148,19 +148,15 @@ def map_in_few_launches(
     """
     if not use().kernels:
         return plain(formula, scalars, *trees, changed=changed, unmoved_at_zero=unmoved_at_zero)
-    leaves, structures = zip(
-        *(jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees), strict=True
-    )
+    flat = (jax.tree.flatten(tree, is_leaf=is_rounded) for tree in trees)
+    leaves, structures = zip(*flat, strict=True)
     columns: list[Column] = list(zip(*leaves, strict=True))
     numbers = jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in scalars])
     moved_by = list(unmoved_at_zero) or [None] * changed
     most = MOST_POINTERS // (2 * (len(trees) + changed))
     groups = [columns[k : k + most] for k in range(0, len(columns), most)]
     new = [row for group in groups for row in _map_columns(formula, numbers, group, moved_by)]
-    rows = zip(*new, strict=True)
-    return tuple(
-        jax.tree.unflatten(s, row) for s, row in zip(structures[-changed:], rows, strict=True)
-    )
+    return tuple(map(jax.tree.unflatten, structures[-changed:], zip(*new, strict=True)))
 
 
 def _map_columns(
@@ -180,9 +176,8 @@ def _map_columns(
         scalars, program = [numbers_ref[k] for k in range(len(numbers))], pl.program_id(0)
         for end, count, *refs in zip(ends, blocks, read_refs, old_refs, new_refs, strict=True):
             here = program - (end - count)
-            pl.when((here >= 0) & (here < count))(
-                partial(_block, formula, scalars, moved_by, here, *refs)
-            )
+            change = partial(_block, formula, scalars, moved_by, here, *refs)
+            pl.when((here >= 0) & (here < count))(change)
 
     flat_read, flat_old = jax.tree.map(lambda leaf: leaf.reshape(-1), (read, old))
     first = 1 + len(jax.tree.leaves(read))

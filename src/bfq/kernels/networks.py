@@ -64,9 +64,7 @@ def half_linear(plain: Callable[..., Array], linear: Any, x: Float[Array, "*b i"
     return plain(linear, x)
 
 
-def mean_by_product(
-    plain: Callable[[Array], Array], x: Float[Array, "*b d"]
-) -> Float[Array, "*b 1"]:
+def mean_by_product(plain: Callable[[Array], Array], x: Float[Array, "*b d"]) -> Array:
     """On a CPU as a product, since XLA's sums along rows are slow there."""
     if use().kernels or jax.default_backend() != "cpu":
         return plain(x)
@@ -86,9 +84,7 @@ def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array
     return x @ weight, (x, weight)
 
 
-def _product_backward(
-    saved: tuple[Array, Array], upstream: Float[Array, "r o"]
-) -> tuple[Array, Array]:
+def _product_backward(saved: tuple[Array, Array], upstream: Array) -> tuple[Array, Array]:
     """δ Wᵀ and xᵀ δ, as contractions: written with .T they would be transposed again."""
     x, weight = saved
     of_x = jax.lax.dot_general(upstream, weight, (((1,), (1,)), ((), ())))

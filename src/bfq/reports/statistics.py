@@ -137,10 +137,8 @@ def probability_of_improvement(
 
     On one task it is Mann and Whitney's U / (n m). Both methods' seeds are resampled within each task.
     """
-    if set(ours) != set(theirs):
-        raise ValueError(
-            f"only one method has scores on {', '.join(sorted(set(ours) ^ set(theirs)))}."
-        )
+    if alone := set(ours) ^ set(theirs):
+        raise ValueError(f"only one method has scores on {', '.join(sorted(alone))}.")
     pairs = list(zip(_tasks(ours), _tasks({task: theirs[task] for task in ours}), strict=True))
     wins = [(np.sign(np.subtract.outer(x, y)) + 1) / 2 for x, y in pairs]  # 1, or ½ for a tie, or 0
     value = float(np.mean([won.mean() for won in wins]))

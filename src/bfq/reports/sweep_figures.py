@@ -193,8 +193,7 @@ def growth_panels(rows: Sequence[Row]) -> list[GrowthPanel]:
     for axis in AXES:
         series = {agent: _series(rows, agent, axis) for agent in agents}
         longest = {
-            agent: max(several, key=lambda fixed: len(several[fixed]))
-            for agent, several in series.items()
+            agent: max(one, key=lambda fixed: len(one[fixed])) for agent, one in series.items()
         }
         grown = {agent: fixed for agent, fixed in longest.items() if len(series[agent][fixed]) > 1}
         lines = []
@@ -261,9 +260,8 @@ def _draw_growth(
     axes.set_xticks(ticks, [count_text(value) for value in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     _logarithmic_ticks(axes, limits[1] / limits[0])
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: time_text(value) if numbered else "")
-    )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value)))
+    axes.tick_params(axis="y", labelleft=numbered)
     for line in panel.lines:
         # Level over the whole panel for an agent without such an axis.
         x: Sequence[float] = line.x or (values[0], values[-1])

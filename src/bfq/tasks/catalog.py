@@ -52,9 +52,7 @@ def _fields(name: str) -> dict[str, Any]:
 
 
 _SECTIONS: dict[str, Entries] = tomllib.loads((files(__package__) / "catalog.toml").read_text())
-_ENTRIES: Entries = {
-    name: entry for section in _SECTIONS.values() for name, entry in section.items()
-}
+_ENTRIES: Entries = {name: one for section in _SECTIONS.values() for name, one in section.items()}
 TASKS: dict[str, Task] = {
     name: check_value(f"the card of {name}", {"like": name, **_fields(name), "name": name}, Task)
     for section, entries in _SECTIONS.items()

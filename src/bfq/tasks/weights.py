@@ -77,10 +77,9 @@ class GaussianPolicy:
     def act(self, observations: Floats, rng: np.random.Generator | None = None) -> Floats:
         """squash(μ + σ ε) in [−1, 1]; without random numbers, squash(μ)."""
         mean, log_std = self.gaussian(observations)
-        noise: Any = (
-            0.0 if rng is None else np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
-        )
-        action = _SQUASHES[self.meta["squash"]](mean + noise)
+        if rng is not None:
+            mean += np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
+        action = _SQUASHES[self.meta["squash"]](mean)
         return np.minimum(np.maximum(action, -1.0), 1.0).astype(np.float32)
 
     def snapshot(self, index: int) -> "GaussianPolicy":

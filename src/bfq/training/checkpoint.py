@@ -160,9 +160,8 @@ def read_checkpoint(folder: Path, like: Any) -> Checkpoint:
         raise BadInput(f"the checkpoint {folder} does not fit the configuration in config.json.")
     leaves = [jax.numpy.asarray(arrays[name]) for name in wanted]
     _check_position(note, len(leaves[0]), folder)
-    return Checkpoint(
-        note.step, jax.tree.unflatten(jax.tree.structure(like), leaves), note.position
-    )
+    states = jax.tree.unflatten(jax.tree.structure(like), leaves)
+    return Checkpoint(note.step, states, note.position)
 
 
 def _check_position(note: CheckpointNote, members: int, folder: Path) -> None:

@@ -75,9 +75,7 @@ def enable_compilation_cache() -> None:
             return
         remove_unusable(folder)
         # A full disk or a damaged file costs compilation time, and there is nothing to do about it.
-        warnings.filterwarnings(
-            "ignore", message="Error (reading|writing) persistent compilation cache"
-        )
+        warnings.filterwarnings("ignore", message="Error .+ing persistent compilation cache")
         CONFIG.update("jax_compilation_cache_dir", str(folder))
         CONFIG.update("jax_persistent_cache_min_compile_time_secs", WORTH_S)
 

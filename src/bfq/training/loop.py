@@ -32,6 +32,7 @@ from bfq.training.program import Program
 
 Evaluations = tuple[dict[str, Numbers], dict[str, Numbers]]  # in the environment, of the evaluators
 Evaluate = Callable[[Any, int], Evaluations]
+Metrics = dict[str, npt.NDArray[Any]]  # of a chunk, (updates, members)
 
 
 class LoopOptions(NamedTuple):
@@ -63,10 +64,8 @@ def loop_options(
         between = every(evaluations)
         evaluations = range(between, steps + 1, between) if evaluations else ()
     eval_at = dict.fromkeys(min(-(-step // chunk) * chunk, steps) for step in evaluations)
-    rows, checkpoints = every(100), every(20)
-    return LoopOptions(
-        steps, chunk, rows, checkpoints, tuple(eval_at), stop_on_divergence, keep_best
-    )
+    rows, saves = every(100), every(20)
+    return LoopOptions(steps, chunk, rows, saves, tuple(eval_at), stop_on_divergence, keep_best)
 
 
 @contextlib.contextmanager
@@ -90,9 +89,8 @@ def stop_signals() -> Iterator[Callable[[], int]]:
 
     previous = {}
     with contextlib.suppress(ValueError):  # only the main thread may set handlers
-        previous = {
-            number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        for number in (signal.SIGTERM, signal.SIGINT):
+            previous[number] = signal.signal(number, handle)
     try:
         yield requested
     finally:
@@ -190,7 +188,7 @@ class Loop:
         position = Position(self._lines.size, self._sums, self._clock)
         return Checkpoint(self.step, self._states, position)
 
-    def _update(self) -> dict[str, npt.NDArray[Any]]:
+    def _update(self) -> Metrics:
         """Run the next chunk of updates and return its metrics."""
         step, length = self.step, self._length(self.step)
         rows = self._feed.take(step, length, self._states)
@@ -210,7 +208,7 @@ class Loop:
     def _length(self, step: int) -> int:
         return min(self._options.chunk, self._options.steps - step)
 
-    def _check_health(self, metrics: dict[str, npt.NDArray[Any]], step: int) -> None:
+    def _check_health(self, metrics: Metrics, step: int) -> None:
         try:
             self._health.check(metrics, step)
         except Diverged as error:
@@ -220,9 +218,7 @@ class Loop:
                 say(f"{error} The run continues; further divergence is not reported.")
             self._warned = True
 
-    def _record(
-        self, metrics: dict[str, npt.NDArray[Any]], reporter: Reporter
-    ) -> dict[str, Numbers]:
+    def _record(self, metrics: Metrics, reporter: Reporter) -> dict[str, Numbers]:
         """Add metrics to the next row of the log; return the row when it is written."""
         self._sums = self._sums.add(metrics)
         brief = {name: float(values[-1].mean()) for name, values in metrics.items()}

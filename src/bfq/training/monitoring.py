@@ -90,9 +90,7 @@ class JsonLines:
         """Open the file, truncated to the `size` in bytes recorded by a checkpoint."""
         try:
             if size and (not path.exists() or path.stat().st_size < size):
-                raise BadInput(
-                    f"{path} is shorter than the last checkpoint records: it is damaged."
-                )
+                raise BadInput(f"{path} is shorter than its checkpoint records: it is damaged.")
             self._file = path.open("ab", buffering=0)  # unbuffered, so closing cannot fail
             os.truncate(path, size)
         except OSError as error:

@@ -86,9 +86,7 @@ def run_updates(
     state_axes = type(states)(**{name: None if name == "step" else 0 for name in states._fields})
     member_axes = (0, 0, 0 if streamed else None)
     per_member = jax.vmap(split.part(Kind.MEMBER), in_axes=(None, member_axes, None, None))
-    remainder = jax.vmap(
-        split.part(Kind.STATE), in_axes=(None, member_axes, state_axes, None, None, 0)
-    )
+    rest = jax.vmap(split.part(Kind.STATE), in_axes=(None, member_axes, state_axes, None, None, 0))
     constants = split.part(Kind.ALWAYS)()
 
     def hoist(step: Array, batches: Array | None) -> tuple[Any, Any]:
@@ -99,7 +97,7 @@ def run_updates(
     def update(states: Any, xs: Any) -> Any:
         step, batches, (shared, own) = xs
         member = keys, configs, batches if streamed else rows
-        states, metrics = remainder(step, member, states, constants, shared, own)
+        states, metrics = rest(step, member, states, constants, shared, own)
         return states, jnp.stack(list(metrics.values()))  # written as one array per update
 
     def block(states: Any, xs: Any) -> Any:
@@ -177,9 +175,7 @@ def split_by_dependency(
     traced, result = jax.make_jaxpr(function, return_shape=True)(step, member, state)
     variables = iter(traced.jaxpr.invars)
     given = {Kind.STEP: step, Kind.MEMBER: member, Kind.STATE: state}
-    inputs = {
-        kind: [next(variables) for _ in jax.tree.leaves(value)] for kind, value in given.items()
-    }
+    inputs = {of: [next(variables) for _ in jax.tree.leaves(tree)] for of, tree in given.items()}
     kinds: dict[Var, Kind] = dict.fromkeys(traced.jaxpr.constvars, Kind.CONSTANT)
     for kind, own in inputs.items():
         kinds |= dict.fromkeys(own, kind)
