@@ -299,7 +299,7 @@ def test_failures_in_a_process_are_one_sentence():
         with pytest.raises(BadInput, match=r"the simulator Pendulum-v1 failed: IndexError"):
             parallel.step(np.zeros((2, 0), np.float32))
     with closing(ParallelEnvironments("Pendulum-v1", [0, 1], 10, 2)) as parallel:
-        parallel.group.workers[1].kill()
+        parallel.group.workers[1].process.kill()
         with pytest.raises(BadInput, match=r"Pendulum-v1 stopped: .* died \(exit code -9\)"):
             parallel.reset()
     with WorkerPool(1) as pool, pytest.raises(RuntimeError, match=r"died \(exit code 3\)"):
@@ -310,7 +310,8 @@ def test_processes_end_with_their_parent():
     program = (
         "import os\nfrom bfq.envs.batch import ParallelEnvironments\n"
         "parallel = ParallelEnvironments('Pendulum-v1', [0, 1], 10, 2); parallel.reset()\n"
-        "print(*[worker.pid for worker in parallel.group.workers], flush=True); os.kill(os.getpid(), 9)"
+        "print(*[worker.process.pid for worker in parallel.group.workers], flush=True); "
+        "os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", program]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout

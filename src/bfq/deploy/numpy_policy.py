@@ -259,26 +259,24 @@ def _require(ok: Any, sentence: str) -> None:
 
 def _check(arrays: dict[str, Floats], facts: dict[str, Any]) -> None:
     """Check that the parts of a policy fit together and are finite."""
-    names = facts.get("activations")
-    if not isinstance(names, list) or not 1 <= len(names) <= MOST_LAYERS:
-        raise ValueError("the policy lacks a list of activations.")
+    names, output = facts.get("activations", []), facts.get("output")
+    listed = isinstance(names, list) and 1 <= len(names) <= MOST_LAYERS
+    _require(listed, "the policy lacks a list of activations.")
     known = all(isinstance(name, str) and name in ACTIVATIONS for name in names)
     _require(known, f"the policy has an activation other than {', '.join(ACTIVATIONS)}.")
-    output = facts.get("output")
     _require(output in OUTPUTS, f"the policy's output is not one of {', '.join(OUTPUTS)}.")
-    kinds = ("weight", "bias")
-    expected = {*VECTORS, *(f"{kind}_{k}" for kind in kinds for k in range(len(names)))}
+    layers = (f"{kind}_{k}" for kind in ("weight", "bias") for k in range(len(names)))
+    expected = {*VECTORS, *layers}
     for wrong in sorted(set(arrays) ^ expected):
         does = "lacks" if wrong in expected else "has an unknown"
         raise ValueError(f"the policy {does} {wrong!r}.")
     for name, array in arrays.items():
         numbers: Any = array.dtype == np.float32 and array.size > 0 and np.isfinite(array).all()
         _require(numbers, f"the policy's {name} does not hold finite float32 numbers.")
-    temperature, noise = facts.get("temperature"), facts.get("noise_dim")
-    if not isinstance(temperature, int | float) or not 0.0 <= temperature < math.inf:
-        raise ValueError("the policy's temperature is not a number of at least 0.")
-    if not isinstance(noise, int) or isinstance(noise, bool) or noise < 0:
-        raise ValueError("the policy's noise_dim is not a count.")
+    temperature, noise = facts.get("temperature"), facts.get("noise_dim", -1)
+    scales = isinstance(temperature, int | float) and 0.0 <= temperature < math.inf
+    _require(scales, "the policy's temperature is not a number of at least 0.")
+    _require(type(noise) is int and noise >= 0, "the policy's noise_dim is not a count.")
     _check_sizes(arrays, output == "noise_minus", noise, len(names))
 
 

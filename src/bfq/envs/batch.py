@@ -82,7 +82,6 @@ class SerialEnvironments:
         for k, (environment, seed) in enumerate(zip(self.members, self._seeds, strict=True)):
             self.observations[k], _ = environment.reset(seed=seed)
         self.running[:] = True
-        self.success[:] = np.nan
         return self.observations.copy()
 
     def step(self, actions: Floats) -> Stepped:
@@ -114,7 +113,6 @@ class SuccessiveEnvironments(SerialEnvironments):
         """Start the first episode; the others wait."""
         self.observations[0], _ = self.members[0].reset(seed=self._seeds[0])
         self.running[:] = True
-        self.success[:] = np.nan
         return self.observations.copy()
 
     def step(self, actions: Floats) -> Stepped:
@@ -153,7 +151,6 @@ class ParallelEnvironments:
     def reset(self) -> Floats:
         """Start an episode in each environment, from its own seed."""
         self.running[:] = True
-        self.success[:] = np.nan
         (observations,) = self.group.gather(self._call(_reset, [()] * len(self.group.shares)))
         return observations
 

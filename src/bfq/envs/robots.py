@@ -85,7 +85,7 @@ class Robots:
         self.model = mujoco.MjModel.from_xml_path(str(robot_file(self.robot.file)))
         if old_masses:
             set_old_masses(self.model, robot_file(self.robot.file))
-        self.data = [mujoco.MjData(self.model) for _ in seeds]
+        self.data, self.action_dim = [mujoco.MjData(self.model) for _ in seeds], int(self.model.nu)
         # Views of MuJoCo's memory: requesting one takes as long as copying what it shows.
         self._views = [(data, data.ctrl, data.qpos, data.qvel) for data in self.data]
         self._mj_step, self._dt = mujoco.mj_step, self.model.opt.timestep * self.robot.frame_skip
@@ -103,11 +103,6 @@ class Robots:
             self._start(k, np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))))
             mujoco.mj_forward(self.model, self.data[k])
             self.qpos[k], self.qvel[k] = self.data[k].qpos, self.data[k].qvel
-
-    @property
-    def action_dim(self) -> int:
-        """Motors of the robot."""
-        return int(self.model.nu)
 
     @property
     def observations(self) -> Floats:

@@ -47,7 +47,7 @@ class Worker:
     def __init__(self, silent: bool = False):
         # One linear-algebra thread each: the workers share the cores, and sums depend on the thread count.
         one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-        self._process: Any = subprocess.Popen(
+        self.process: Any = subprocess.Popen(
             [sys.executable, "-P", "-m", "bfq.envs.worker_pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,23 +55,18 @@ class Worker:
             env={**same_modules(), **one_thread},
         )
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return int(self._process.pid)
-
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Start a call; `result` waits for its end."""
         try:
-            pickle.dump((function, arguments), self._process.stdin, pickle.HIGHEST_PROTOCOL)
-            self._process.stdin.flush()
+            pickle.dump((function, arguments), self.process.stdin, pickle.HIGHEST_PROTOCOL)
+            self.process.stdin.flush()
         except BrokenPipeError as error:
             raise self._died() from error
 
     def result(self) -> Any:
         """Return what the call returned; raise what it raised."""
         try:
-            answer = pickle.load(self._process.stdout)  # noqa: S301 - from a process started here
+            answer = pickle.load(self.process.stdout)  # noqa: S301 - from a process started here
         except (EOFError, pickle.UnpicklingError) as error:
             raise self._died() from error
         if isinstance(answer, Exception):
@@ -80,18 +75,14 @@ class Worker:
 
     def _died(self) -> WorkerDied:
         with contextlib.suppress(subprocess.TimeoutExpired):  # then it has no exit code yet
-            self._process.wait(1.0)
-        return WorkerDied(f"a worker process died (exit code {self._process.poll()})")
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self._process.kill()
+            self.process.wait(1.0)
+        return WorkerDied(f"a worker process died (exit code {self.process.poll()})")
 
     def close(self) -> None:
         """End the process and close its pipes."""
-        self.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):  # what the dead process left unread
                 pipe.close()
 
@@ -139,7 +130,7 @@ class WorkerPool:
 
     def __exit__(self, *error: object) -> None:
         for worker in self._workers:
-            worker.kill()
+            worker.process.kill()
         self._threads.shutdown(cancel_futures=True)
         for worker in self._workers:
             worker.close()

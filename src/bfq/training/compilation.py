@@ -21,6 +21,8 @@ from typing import Any
 
 import jax
 
+from bfq.envs.worker_pool import cores
+
 CONFIG: Any = jax.config  # untyped
 OFF = "BFQ_NO_COMPILE_CACHE"
 LARGEST_BYTES = 10**9  # of all programs, for all kinds of CPU
@@ -93,7 +95,8 @@ def user_choice() -> str:
 def cache_folder() -> Path:
     """The folder of compiled programs for this machine."""
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    machine = (_cpu(), _cores(), version("jaxlib"), jax.default_backend())
+    divided = [str(cores()), os.environ.get("NPROC", "")]  # XLA divides work when it compiles
+    machine = (_cpu(), divided, version("jaxlib"), jax.default_backend())
     name = hashlib.sha256(repr(machine).encode()).hexdigest()[:16]
     return user_cache.resolve() / "bfq" / "compiled" / name
 
@@ -106,12 +109,6 @@ def _cpu() -> list[str]:
         return [platform.machine(), platform.processor(), platform.node()]
     lines = [line.split(":", 1) for line in text.splitlines() if ":" in line]
     return sorted({f"{name.strip()}:{value}" for name, value in lines if name.strip() in CPU})
-
-
-def _cores() -> list[str]:
-    """The cores among which XLA divides work when it compiles."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return [str(cores), os.environ.get("NPROC", "")]
 
 
 def make_private(folder: Path) -> None:
