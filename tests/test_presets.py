@@ -169,7 +169,7 @@ ALLOWED = {
 
 def names_of(entry):
     """Each section and name of a value in an entry."""
-    return [(section, name) for section in SECTIONS for name in entry.values(section)]
+    return [(section, name) for section in SECTIONS for name in getattr(entry, section)]
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -123,7 +123,7 @@ def _settings(entry: Entry) -> str:
     return ", ".join(
         f"`{'' if section == 'config' else section + ': '}{name} = {_value(value)}`"
         for section in SECTIONS
-        for name, value in entry.values(section).items()
+        for name, value in getattr(entry, section).items()
     )
 
 

@@ -197,8 +197,7 @@ def onnx_model(plan: PolicyPlan, metadata: dict[str, Any]) -> bytes:
     facts = {name: str(fact) for name, fact in metadata.items()} | named
     helper.set_model_props(model, facts)
     onnx.checker.check_model(model)
-    content: bytes = model.SerializeToString()
-    return content
+    return model.SerializeToString()
 
 
 FORMATS: dict[str, Callable[[PolicyPlan, dict[str, Any]], bytes]] = {

@@ -324,8 +324,7 @@ class AntMaze(gymnasium.Env):  # type: ignore[misc]
         if self._renderer is None:
             self._renderer = package("mujoco", "mujoco").Renderer(self._model, *PICTURE)
         self._renderer.update_scene(self.robots.data[0], camera="above")
-        picture: npt.NDArray[np.uint8] = self._renderer.render()
-        return picture
+        return self._renderer.render()
 
     def close(self) -> None:
         """Close the renderer."""

@@ -244,8 +244,7 @@ def two_layers(
         y_ref[:] = _two_layers_formula(activation, x_ref[:], *both)
 
     shape = _shape(second[1].shape, jnp.float32)
-    output: Array = launch(kernel, shape, (), "two_layers")(x, *first, *second)
-    return output
+    return launch(kernel, shape, (), "two_layers")(x, *first, *second)
 
 
 def _two_layers_formula(activation: Any, x: Array, first: Any, second: Any) -> Array:

@@ -30,11 +30,6 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
         """Whether the entry is for this task of this family."""
         return not {"*", task, family}.isdisjoint(self.tasks)
 
-    def values(self, section: str) -> dict[str, Value]:
-        """The values of a section."""
-        found: dict[str, Value] = getattr(self, section)
-        return found
-
 
 class PresetFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The entries of an agent in their order."""
@@ -66,6 +61,6 @@ def preset(agent: str, task: str, family: str) -> Preset:
     for entry in entries(agent):
         if entry.applies(task, family):
             for section, values in chosen.items():
-                for name, value in entry.values(section).items():
+                for name, value in getattr(entry, section).items():
                     values[name] = Sourced(value, entry.source)
     return chosen

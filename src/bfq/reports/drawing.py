@@ -182,8 +182,7 @@ def spread_labels(wanted: Sequence[float], heights: Sequence[float]) -> list[flo
     sizes = np.asarray(heights, np.float64)
     middles = np.cumsum(sizes) - sizes / 2  # of boxes stacked on 0; they never move closer together
     free = isotonic_regression(np.asarray(wanted) - middles).x if len(sizes) else middles
-    places: list[float] = (np.maximum(np.minimum(free, 1 - sizes.sum()), 0.0) + middles).tolist()
-    return places
+    return (np.maximum(np.minimum(free, 1 - sizes.sum()), 0.0) + middles).tolist()
 
 
 def wrap_evenly(name: str, line: int, lines: int) -> str:

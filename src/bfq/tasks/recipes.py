@@ -74,8 +74,7 @@ def recipe_for(name: str, size: int | None = None, seed: int = 0) -> DataRecipe:
         raise BadInput(f"{name} is generated in seconds by `bfq train --task {name}`.")
     if name not in GENERATED:
         raise unknown("dataset to generate", name, GENERATED)
-    recipe: DataRecipe = resolve(GENERATED[name])(name, size, seed)
-    return recipe
+    return resolve(GENERATED[name])(name, size, seed)
 
 
 def block_data(

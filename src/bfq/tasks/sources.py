@@ -58,8 +58,7 @@ def load_dataset(
 
 def _load_named(key: str, bar: Bar) -> Dataset:
     if key == PENDULUM:
-        pendulum: Dataset = resolve("bfq.tasks.pendulum:generate_pendulum")()
-        return pendulum
+        return resolve("bfq.tasks.pendulum:generate_pendulum")()
     if key == CHECKERBOARD:
         raise BadInput("the checkerboard has no states and no rewards: `bfq toy` trains on it.")
     if key in GENERATED and not is_stored(key):
