@@ -54,3 +54,15 @@ def test_values_are_checked_when_they_are_given():
 def test_importing_the_package_imports_no_agent():
     code = "import sys, bfq, bfq.agents; assert not {'jax', 'numpy', 'bfq.agents.bfq'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_training_takes_an_agent_with_its_hyperparameters(tiny_data, tmp_path):
+    agent = bfq.agents.TD3_BC(eta=[0.1, 1], width=[16, 8], critic_width=8, batch_size=16)
+    options = {"steps": 2, "seeds": 1, "quiet": True}
+    run = bfq.train(tiny_data, agent, **options, values={"critic_width": 4}, out=tmp_path / "run")
+    config = run.record.config
+    assert (config["width"], config["critic_width"]) == ("16x8", 4)
+    assert [member.overrides for member in run.record.members] == [{"eta": 0.1}, {"eta": 1.0}]
+    bfq.train(tiny_data, agent, out=run.folder, resume=True, values={"critic_width": 4})
+    plan = bfq.plan("pendulum-mixed", agent, steps=2)
+    assert plan.varied == {"eta": [0.1, 1.0]}

@@ -5,15 +5,53 @@ import json
 import re
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 from tools.agent_pages import agent_page, agent_pages, formulas, split_docstring
 from tools.command_page import command_page
 
+import bfq
 from bfq.agents.describe import hyperparameters_of, one_line
 from bfq.agents.registry import agent_names, get_agent
 from bfq.cli.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"
+EXECUTED = [
+    "programs.md",
+    "coming-from/d3rlpy.md",
+    "coming-from/stable-baselines3.md",
+    "coming-from/corl.md",
+]
+
+
+def write_buffers():
+    """The files that the pages read: a buffer of d3rlpy, and the arrays of one of Stable-Baselines3."""
+    data = bfq.load_dataset("pendulum-mixed")[:20]
+    with h5py.File("buffer.h5", "w") as file:
+        file["columns"], file["num_episodes"] = ["observations", "actions", "rewards"], 20
+        for k, episode in enumerate(data):
+            file[f"terminated_{k}"] = False
+            for name in ("observations", "actions", "rewards"):
+                file[f"{name}_{k}"] = getattr(episode, name)
+    arrays = {name: getattr(data, name) for name in ("observations", "rewards", "timeouts")}
+    arrays |= {"next_observations": data.next_observations, "dones": data.timeouts}
+    arrays["actions"] = data.actions / 2
+    np.savez("replay.npz", **{name: array[:, None] for name, array in arrays.items()})
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_the_python_code_of_a_page_runs(name, tmp_path, monkeypatch):
+    """Block after block with the same names, in a folder with the files that the page reads."""
+    monkeypatch.chdir(tmp_path)
+    write_buffers()
+    page = DOCS / name
+    text, names = page.read_text(), {"__name__": "__main__"}
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
+        above = "\n" * text[: block.start(1)].count(
+            "\n"
+        )  # so that errors name the line of the page
+        exec(compile(above + block[1], page, "exec"), names)
 
 
 def test_the_pages_about_agents_are_up_to_date():

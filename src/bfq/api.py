@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from bfq.agents.contract import Agent
-from bfq.agents.registry import load_agent
+from bfq.agents.registry import ConfiguredAgent, load_agent
 from bfq.data.dataset import Dataset
 from bfq.data.store import keep_dataset
 from bfq.envs.own import admit
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def train(
     data: Any = DEFAULT_TASK,
-    agent: str | Agent = "bfq",
+    agent: str | Agent | ConfiguredAgent = "bfq",
     *,
     columns: Mapping[str, str] | None = None,
     steps: int | None = None,
@@ -78,7 +78,8 @@ def train(
         data: A task (see `bfq tasks`), the path of a file or folder, a dataset, a pandas, Polars or Arrow table,
             a dict of arrays, a list of episodes, a Minari dataset, or a replay buffer of d3rlpy or
             Stable-Baselines3.
-        agent: An agent (see `bfq agents`), the path of a Python file with an agent, or an agent.
+        agent: An agent (see `bfq agents`), the path of a Python file with an agent, an agent, or an agent with
+            hyperparameters, such as `bfq.agents.BFQ(eta=0.1)`.
         columns: Which column of a table or file is which, such as `{"observations": "temperature+speed"}`.
         steps: Gradient updates.
         seeds: A number of seeds, or a list of seeds.
@@ -214,9 +215,9 @@ def _fit(**given: Any) -> Fit:
     return Fit(folder, complete(folder, dataset, hooks, given["quiet"]))
 
 
-def _sweep(*, out: Any, quiet: bool, values: Any, **given: Any) -> Sweep:
+def _sweep(*, out: Any, quiet: bool, **given: Any) -> Sweep:
     options, dataset = _options(**{name: given[name] for name in given if name not in HOOKS})
-    grid = check_options({"values": values}, OPTIONS).get("values", {})
+    grid = check_options({"values": options.pop("values", {})}, OPTIONS)["values"]
     grid = {name: one if isinstance(one, list) else [one] for name, one in grid.items()}
     runs = sweep_runs(grid, **options)
     folder = Path(out) if out is not None else sweep_folder(runs)
@@ -288,6 +289,7 @@ def _options(
     if columns or not isinstance(data, str | Path):
         dataset = load_dataset(data, columns)
     task = str(data) if dataset is None else keep_dataset(dataset)
+    agent, options["values"] = _with_values(agent, options["values"])
     given = {"data": task, "agent": agent, "env": admit(env), **options}
     asked = {name: value for name, value in given.items() if not _is_default(name, value)}
     if "data" in asked:
@@ -297,6 +299,13 @@ def _options(
     if "start_from" in asked:
         asked["start_from"] = str(Path(asked["start_from"]))
     return asked, dataset
+
+
+def _with_values(agent: Any, values: Any) -> tuple[Any, Any]:
+    """The agent without its hyperparameters, and these with others that come first."""
+    if isinstance(agent, ConfiguredAgent):
+        return agent.agent, {**agent.values, **(values or {})}
+    return agent, values
 
 
 def _is_default(name: str, value: Any) -> bool:
@@ -353,7 +362,12 @@ def finetune(
     return train(start_from=run, online=steps, **options)
 
 
-def plan(data: str | Path = DEFAULT_TASK, agent: str | Agent = "bfq", **options: Any) -> RunConfig:
+def plan(
+    data: str | Path = DEFAULT_TASK,
+    agent: str | Agent | ConfiguredAgent = "bfq",
+    **options: Any,
+) -> RunConfig:
     """The complete configuration that `train` would run with these options; nothing is trained."""
     options["env"] = admit(options.get("env"))
-    return compose(str(data), load_agent(agent), **options)
+    method, options["values"] = _with_values(agent, options.get("values"))
+    return compose(str(data), load_agent(method), **options)
