@@ -115,25 +115,25 @@ def compiled(name):
 def history(name):
     """The population's states before and after each of MOMENTS, and the metrics."""
     run = compiled(name)
-    states, told = [run.start], []
+    states, records = [run.start], []
     for step in MOMENTS:
         after, metrics = run.updated(states[-1], [step])
         states.append(after)
-        told.append(metrics)
-    return states, told
+        records.append(metrics)
+    return states, records
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_shapes_stay_and_metrics_are_finite_numbers(name):
-    states, told = history(name)
+    states, records = history(name)
     for state in states[1:]:
         assert jax.tree.structure(state) == jax.tree.structure(states[0])
         for old, new in zip(leaves(states[0]), leaves(state), strict=True):
             assert old.dtype == new.dtype
             assert new.shape == old.shape or new.ndim == 0  # the number of the update
             assert np.isfinite(new).all()
-    for metrics in told:
-        assert metrics.keys() == told[0].keys()
+    for metrics in records:
+        assert metrics.keys() == records[0].keys()
         assert all(value.shape == (1, 4) and np.isfinite(value).all() for value in metrics.values())
     assert [int(np.max(state.step)) for state in states[1:]] == [step + 1 for step in MOMENTS]
     assert not same(member(states[0], BASE), member(states[-1], BASE))
@@ -150,10 +150,10 @@ def test_the_same_key_gives_the_same_bytes_and_another_seed_others(name):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_compiled_population_is_its_members_updated_eagerly_one_after_the_other(name):
-    run, (states, told) = compiled(name), history(name)
+    run, (states, records) = compiled(name), history(name)
     config = dataclasses.replace(run.config, **overrides(name)[OTHER])
     keys, state = run.population.keys, member(run.start, OTHER)._replace(step=jnp.int32(0))
-    for moment, after, metrics in zip(MOMENTS, states[1:], told, strict=True):
+    for moment, after, metrics in zip(MOMENTS, states[1:], records, strict=True):
         step = jnp.int32(moment)
         rows = draw_ahead(keys, step, length=1, size=config.batch_size, rows=400)
         batch, key = ROWS.batch(rows[0, OTHER]), update_keys(keys[OTHER], step)[1]
@@ -271,15 +271,15 @@ def test_critics_do_not_feel_the_policys_guidance(name):
 def test_a_loss_falls(name):
     """For every member that learns."""
     run = compiled(name)
-    states, told = jax.tree.map(jnp.copy, run.start), []
+    states, records = jax.tree.map(jnp.copy, run.start), []
     for step in range(STEPS):
         states, metrics = run.program(states, ROWS, jnp.int32(step))
-        told.append(metrics)
+        records.append(metrics)
     learning = [BASE, LEANING, OTHER]
-    losses = [metric for metric in told[0] if metric.endswith("loss")]
+    losses = [metric for metric in records[0] if metric.endswith("loss")]
     assert losses, "an agent reports at least one metric whose name ends in loss"
     judged = ["bc_loss"] if "bc_loss" in losses else losses
-    series = [np.concatenate([row[metric] for row in told])[:, learning] for metric in judged]
+    series = [np.concatenate([row[metric] for row in records])[:, learning] for metric in judged]
     assert any((loss[-40:].mean(0) < loss[:40].mean(0)).all() for loss in series)
 
 

@@ -1,10 +1,10 @@
 """The library in Python: runs step by step, hooks, tables, policies and resuming."""
 
+import json
 import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +15,7 @@ import bfq
 SMALL = {"width": 16, "critic_width": 16, "batch_size": 32, "eta": [0.1, 1.0]}
 RUN = {"steps": 60, "seeds": 2, "values": SMALL, "chunk": 5, "quiet": True}
 HERE = {"env": "Pendulum-v1", "episode_steps": 10, "eval_episodes": 1, "evaluations": 3}
+BC = {"steps": 5, "seeds": 1, "values": {"width": 8}, "quiet": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,8 +40,12 @@ def whole(log, tmp_path_factory):
     return bfq.train(log, out=tmp_path_factory.mktemp("whole") / "run", **RUN, **HERE)
 
 
-def states(folder: Path) -> bytes:
+def states(folder):
     return (folder / "checkpoints/step-000000060/state.safetensors").read_bytes()
+
+
+def lines(folder):
+    return (folder / "metrics.jsonl").read_text().splitlines()
 
 
 def test_a_loop_yields_every_row_and_evaluation_and_equals_train(log, whole, tmp_path):
@@ -59,9 +64,7 @@ def test_a_loop_yields_every_row_and_evaluation_and_equals_train(log, whole, tmp
     assert states(fit.folder) == states(whole.folder)
 
 
-def test_a_break_leaves_a_run_that_is_scored_and_continues_with_the_same_bytes(
-    log, whole, tmp_path
-):
+def test_a_break_leaves_a_scored_run_that_continues_with_the_same_bytes(log, whole, tmp_path):
     fit = bfq.fit(log, out=tmp_path / "run", **RUN, **HERE)
     for progress in fit:
         if progress.step == 35:
@@ -75,9 +78,7 @@ def test_a_break_leaves_a_run_that_is_scored_and_continues_with_the_same_bytes(
     assert bfq.export(result).path.exists()
     again = bfq.train(log, out=tmp_path / "run", resume=True, **RUN, **HERE)
     assert again.record.steps == 60
-    assert (again.folder / "metrics.jsonl").read_bytes() == (
-        whole.folder / "metrics.jsonl"
-    ).read_bytes()
+    assert lines(again.folder) == lines(whole.folder)
     assert states(again.folder) == states(whole.folder)
 
 
@@ -97,9 +98,8 @@ def test_callbacks_evaluators_trackers_and_stop(log, tmp_path, monkeypatch):
                     "value": bfq.evaluators.value, "one": lambda policy, data: 1},
         stop=bfq.patience(2, "one"),
     )  # fmt: skip
-    assert (
-        result.record.steps == seen[-1].step == 30
-    )  # the third evaluation is no better than the first
+    # The third evaluation is no better than the first.
+    assert result.record.steps == seen[-1].step == 30
     assert result.scores is None
     assert {row["kind"] for row in rows[:-1]} == {"train", "evaluator"}
     assert rows[-1] == "closed"
@@ -114,9 +114,7 @@ def test_callbacks_evaluators_trackers_and_stop(log, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["callbacks", "stop", "evaluators", "track"])
-def test_what_a_function_of_the_user_raises_is_one_sentence_and_nothing_is_lost(
-    where, log, tmp_path
-):
+def test_what_a_users_function_raises_is_one_sentence_and_nothing_is_lost(where, log, tmp_path):
     broken = True
 
     def fails(*_):
@@ -127,26 +125,23 @@ def test_what_a_function_of_the_user_raises_is_one_sentence_and_nothing_is_lost(
     class Tracker:
         log, close = staticmethod(fails), staticmethod(lambda: None)
 
-    hook = {
+    hooks = {
         "callbacks": [fails],
         "stop": fails,
         "evaluators": {"mine": fails},
         "track": [Tracker()],
     }
-    options = {**RUN, "out": tmp_path / "run", "evaluations": 3, where: hook[where]}
+    options = {**BC, "steps": 60, "chunk": 5, "out": tmp_path / "run", "evaluations": 3}
+    options |= {"agent": "bc", where: hooks[where]}
     with pytest.raises(bfq.BadInput, match=r"raised KeyError: 'mine'\.$"):
         bfq.train(log, **options)
     assert not (tmp_path / "run" / "result.json").exists()
     broken = False
     assert bfq.train(log, **options, resume=True).record.steps == 60
-    steps = [(r["step"], r["kind"]) for r in map(eval, lines(tmp_path / "run"))]
+    steps = [(r["step"], r["kind"]) for r in map(json.loads, lines(tmp_path / "run"))]
     assert len(set(steps)) == len(steps)
     if where == "evaluators":
         assert [step for step, kind in steps if kind == "evaluator"] == [20, 40, 60]
-
-
-def lines(folder):
-    return (folder / "metrics.jsonl").read_text().splitlines()
 
 
 def test_the_best_checkpoint_is_kept_and_named_in_the_protocol(log, tmp_path):
@@ -181,10 +176,9 @@ def test_a_policy_has_values_and_works_in_a_process_pool(log, whole):
         np.testing.assert_allclose(pool.submit(act, whole.policy(1)).result(), expected, atol=1e-6)
     with pytest.raises(bfq.BadInput, match="an action has 1 numbers"):
         policy.value(log.observations, log.observations)
+    cloned = bfq.train(log, "bc", **BC).policy()
     with pytest.raises(bfq.BadInput, match="no critic"):
-        bfq.train(log, "bc", steps=5, seeds=1, values={"width": 8}, quiet=True).policy().value(
-            [0, 0, 0]
-        )
+        cloned.value([0, 0, 0])
 
 
 def test_values_are_in_units_of_return(tmp_path, monkeypatch):
@@ -197,14 +191,8 @@ def test_values_are_in_units_of_return(tmp_path, monkeypatch):
         terminals=np.zeros(rows), timeouts=np.arange(rows) == rows - 1, action_low=-1.0, action_high=1.0,
         next_observations=np.zeros((rows, 1)),
     )  # fmt: skip
-    values = {
-        "discount": 0.5,
-        "critic_target_rate": 0.05,
-        "width": 16,
-        "critic_width": 16,
-        "batch_size": 64,
-        "learning_rate": 3e-3,
-    }
+    values = {"discount": 0.5, "critic_target_rate": 0.05, "width": 16, "critic_width": 16,
+              "batch_size": 64, "learning_rate": 3e-3}  # fmt: skip
     for transform in ("none", "standardize", "hundredfold"):
         run = bfq.train(log, "td3_bc", steps=1500, seeds=1, values=values, quiet=True,
                         transforms={"reward": transform})  # fmt: skip
@@ -212,22 +200,16 @@ def test_values_are_in_units_of_return(tmp_path, monkeypatch):
         assert run.policy().value([0.0], [0.0]) == pytest.approx(6.0, abs=tolerance), transform
 
 
-def test_data_of_a_program_is_stored_once_and_keeps_its_name(log, whole, tmp_path):
-    other = bfq.train(
-        log, "bc", steps=5, seeds=1, values={"width": 8}, quiet=True, out=tmp_path / "other"
-    )
+def test_data_of_a_program_is_stored_once_and_keeps_its_name(log, whole, tmp_path, capsys):
+    capsys.readouterr()
+    other = bfq.train(log, "bc", **BC, out=tmp_path / "other")
     assert other.record.task == whole.record.task == "my log"
+    assert capsys.readouterr() == ("", "")  # quiet prints nothing
     assert not list(other.folder.glob("*.store"))
     assert "memory/my-log-" in other.record.command
     exported = bfq.export(whole)
     assert exported.metadata["task"] == "my log"
     assert str(tmp_path.parent).encode() not in exported.path.read_bytes()
-
-
-def test_quiet_prints_nothing(log, tmp_path, capsys):
-    bfq.train(log, "bc", steps=5, seeds=1, values={"width": 8}, quiet=True, out=tmp_path / "run")
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "")
 
 
 def test_resuming_accepts_options_that_agree_and_names_those_that_differ(log, tmp_path):
@@ -247,7 +229,7 @@ def test_reports_and_exceptions_are_public(whole, tmp_path):
     assert bfq.report([whole], tmp_path / "page").read_text().startswith("<!doctype html>")
     assert issubclass(bfq.Diverged, Exception)
     assert issubclass(bfq.Stopped, Exception)
-    with pytest.raises(bfq.BadInput, match="write them in the loop"):
+    with pytest.raises(bfq.BadInput, match="write it in the loop"):
         bfq.fit("pendulum-mixed", callbacks=[print])
     with pytest.raises(bfq.BadInput, match="a tracker is"):
         bfq.train("pendulum-mixed", track=5)
@@ -261,18 +243,9 @@ def test_data_may_be_anything_that_holds_transitions(kind, tmp_path):
               "terminals": np.zeros(40), "timeouts": ends}  # fmt: skip
     data, columns = arrays, {"observations": "s", "actions": "a"}
     if kind == "episodes":
-        parts = [slice(k, k + 10) for k in range(0, 40, 10)]
-        data, columns = (
-            [
-                {
-                    "observations": arrays["s"][p],
-                    "actions": arrays["a"][p],
-                    "rewards": arrays["rewards"][p],
-                }
-                for p in parts
-            ],
-            None,
-        )
+        names = {"observations": "s", "actions": "a", "rewards": "rewards"}
+        split = {name: np.split(arrays[column], 4) for name, column in names.items()}
+        data, columns = [{name: split[name][k] for name in names} for k in range(4)], None
     elif kind == "file":
         data = tmp_path / "log.npz"
         np.savez(data, **arrays)
@@ -280,8 +253,7 @@ def test_data_may_be_anything_that_holds_transitions(kind, tmp_path):
         data, columns = tmp_path / "stored", None
         bfq.from_arrays(arrays["s"], arrays["a"], arrays["rewards"], terminals=arrays["terminals"],
                         timeouts=ends).save(data)  # fmt: skip
-    run = bfq.train(data, "bc", columns=columns, steps=5, seeds=1, values={"width": 8}, quiet=True,
-                    out=tmp_path / "run")  # fmt: skip
+    run = bfq.train(data, "bc", columns=columns, **BC, out=tmp_path / "run")
     assert run.record.data.transitions == 36
 
 

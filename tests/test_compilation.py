@@ -57,13 +57,11 @@ def test_a_warm_cache_gives_the_same_bytes(tmp_path):
 
 
 def test_the_user_can_choose_another_cache_or_none(tmp_path):
-    own = tmp_path / "own"
-    processes = [
-        start(tmp_path, JAX_COMPILATION_CACHE_DIR=str(own)),
-        start(tmp_path, BFQ_NO_COMPILE_CACHE="1"),
-        start(tmp_path, BFQ_HOME=str(tmp_path / "shared"), XDG_CACHE_HOME="/proc/no-such-place"),
-    ]
-    assert [end(process)[2] for process in processes] == [str(own), "None", "None"]
+    own, shared = str(tmp_path / "own"), str(tmp_path / "shared")
+    ways = ({"JAX_COMPILATION_CACHE_DIR": own}, {"BFQ_NO_COMPILE_CACHE": "1"},
+            {"BFQ_HOME": shared, "XDG_CACHE_HOME": "/proc/no-such-place"})  # fmt: skip
+    processes = [start(tmp_path, **way) for way in ways]
+    assert [end(process)[2] for process in processes] == [own, "None", "None"]
     assert not (tmp_path / "bfq").exists()
     assert not (tmp_path / "shared").exists()
 

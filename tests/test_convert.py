@@ -57,16 +57,10 @@ def noted(dataset, words):
 
 
 def d3rlpy_episodes():
-    columns = log()
-    return [
-        SimpleNamespace(
-            observations=columns["observations"][k],
-            actions=columns["actions"][k],
-            rewards=columns["rewards"][k][:, None],
-            terminated=bool(columns["terminals"][k].any()),
-        )
-        for k in range(EPISODES)
-    ]
+    seen, actions, rewards, _, terminals, _ = log().values()
+    columns = zip(seen, actions, rewards[..., None], terminals.any(1).tolist(), strict=True)
+    names = ("observations", "actions", "rewards", "terminated")
+    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in columns]
 
 
 def write_d3rlpy(path, episodes):
@@ -117,7 +111,7 @@ def test_sb3_arrays_have_an_axis_of_environments(tmp_path, several):
     np.savez(tmp_path / "sb3.npz", **sb3_arrays(columns))
     dataset = as_dataset(tmp_path / "sb3.npz")
     assert dataset.sha256 == expected(columns).sha256
-    assert noted(dataset, f"read as 25 steps of {several} environments")
+    assert noted(dataset, f"read as 25 steps of {several} environment")
     turned = {name: np.swapaxes(array, 0, 1) for name, array in sb3_arrays(columns).items()}
     assert as_dataset(turned).sha256 == dataset.sha256  # (environments, steps, …)
 
@@ -134,9 +128,8 @@ def test_sb3_environments_that_are_cut_off_do_not_run_into_each_other():
 def test_sb3_actions_are_scaled_to_the_range_that_is_given():
     arrays = sb3_arrays(log())
     scaled = as_dataset(arrays, action_low=[-2, 0], action_high=2)
-    np.testing.assert_allclose(
-        scaled.actions, (flat(log())["actions"] + [0, 1]) * [2, 1], atol=1e-6
-    )
+    wanted = (flat(log())["actions"] + [0, 1]) * [2, 1]
+    np.testing.assert_allclose(scaled.actions, wanted, atol=1e-6)
     assert noted(scaled, "they were scaled to the given range")
     assert noted(as_dataset(arrays), "if the environment has another range, give it")
     assert not noted(as_dataset(arrays, action_low=-1, action_high=1), "Stable-Baselines3 scales")
@@ -146,12 +139,9 @@ def test_sb3_actions_are_scaled_to_the_range_that_is_given():
 
 @pytest.mark.parametrize("full", [False, True])
 def test_sb3_buffers_start_at_their_oldest_row(full):
-    arrays = sb3_arrays(log())
     position = 10 if full else STEPS
-    stored = {
-        name: np.roll(array, position, 0) if full else np.concatenate([array, 0 * array])
-        for name, array in arrays.items()
-    }
+    ring = lambda x: np.roll(x, position, 0) if full else np.concatenate([x, 0 * x])
+    stored = {name: ring(array) for name, array in sb3_arrays(log()).items()}
     space = SimpleNamespace(low=np.full(2, -3.0), high=np.full(2, 3.0))
     buffer = SimpleNamespace(**stored, pos=position, full=full, action_space=space)
     dataset = as_dataset(buffer)
@@ -229,14 +219,8 @@ def test_rllib_batches_in_json(tmp_path):
     pieces = [rows[10:60], rows[:10], rows[60:]]  # workers write in any order
     batches = [{"type": "SampleBatch", **sample_batch(piece)} for piece in pieces]
     assert as_dataset(write_lines(path, *batches)).sha256 == right
-    policies = [
-        {
-            "type": "MultiAgentBatch",
-            "count": len(piece),
-            "policy_batches": {"p": sample_batch(piece)},
-        }
-        for piece in pieces
-    ]
+    head = {"type": "MultiAgentBatch", "count": 10}
+    policies = [head | {"policy_batches": {"p": sample_batch(piece)}} for piece in pieces]
     assert as_dataset(write_lines(path, *policies)).sha256 == right
     policies[0]["policy_batches"]["q"] = {}
     with pytest.raises(BadInput, match=r"several policies \(p, q\)"):
@@ -427,11 +411,8 @@ def test_matrices_are_joined_and_arrays_that_are_not_used_are_named(tmp_path):
 
 
 def test_episodes_and_datasets():
-    columns = log()
-    episodes = [
-        {name: columns[name][k] for name in ("observations", "actions", "rewards", "terminals")}
-        for k in range(EPISODES)
-    ]
+    columns, names = log(), ("observations", "actions", "rewards", "terminals")
+    episodes = [{name: columns[name][k] for name in names} for k in range(EPISODES)]
     dataset = as_dataset(episodes)
     assert dataset.sha256 == from_episodes(episodes).sha256
     assert as_dataset(dataset) is dataset
@@ -464,9 +445,7 @@ def test_impossible_names_are_refused(name):
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], object(), np.zeros((3, 3)), lambda: None])
 def test_what_is_no_data_is_refused_with_what_would_be(data):
-    with pytest.raises(
-        BadInput, match="cannot read data from a .*: give a Dataset, a path, a dict"
-    ):
+    with pytest.raises(BadInput, match="cannot read data from a .*: give a Dataset, a path"):
         as_dataset(data)
 
 
@@ -507,10 +486,8 @@ def test_episodes_are_chosen_joined_and_split(tmp_path):
     assert sorted([*rest.episode_returns, *held.episode_returns]) == sorted(data.episode_returns)
     joined = data + expected(log(seed=2), name="others")
     assert (joined.name, len(joined), joined.infos) == ("walks + others", 2 * N, {})
-    assert (
-        bfq.load_dataset(joined.save(tmp_path / "both") and tmp_path / "both").sha256
-        == joined.sha256
-    )
+    joined.save(tmp_path / "both")
+    assert bfq.load_dataset(tmp_path / "both").sha256 == joined.sha256
     assert data.describe()["episodes"] == EPISODES
 
 

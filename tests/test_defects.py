@@ -215,7 +215,7 @@ def test_a_defect_is_found_with_its_row_and_remedy(name, tmp_path):
         sentence = str(raised.value)
         assert name_of(raised.value) == name
     else:
-        found = {name_of(told): told for told in build(tmp_path).notes if name_of(told)}
+        found = {name_of(note): note for note in build(tmp_path).notes if name_of(note)}
         assert set(found) == {name}
         sentence = found[name]
     assert sentence.endswith(f": {(REFUSED | NOTED)[name].remedy}. [{name}]")

@@ -117,14 +117,11 @@ def test_success_is_scored_as_a_percentage_of_the_episodes():
         {"checkpoint": "first"}, {"episodes": 2.5}, {"episodes": "x"}, {"seed": True}, {"temperature": "hot"},
     ],
 )  # fmt: skip
-def test_protocols_refuse_wrong_values(values):
+def test_protocols_round_trip_and_refuse_wrong_values(values):
+    protocol = Protocol(5, 3, Acting(4, "softmax", 2.0, 0.5, "online")).describe()
+    assert protocol_from(protocol).describe() == protocol
     with pytest.raises(BadInput, match=next(iter(values))):
-        protocol_from(values)
-
-
-def test_protocols_round_trip():
-    protocol = Protocol(5, 3, Acting(4, "softmax", 2.0, 0.5, "online"))
-    assert protocol_from(protocol.describe()) == protocol
+        protocol_from({**protocol, **values})
 
 
 def check(environment, **changes):

@@ -65,10 +65,10 @@ def test_an_update_is_what_the_equations_say():
     config, state, batch = setup("idql", width=8, learning_rate=1e-2, expectile=0.8, critic_target_rate=0.1,
                                  policy_target_rate=0.2, weight_decay=0.5, critic_batch_size=20)  # fmt: skip
     update, key = jax.jit(AGENT.update), jax.random.key(7)
-    after, told = update(state, batch, key, config)
+    after, metrics = update(state, batch, key, config)
     found = (after.value.params, after.critics.params, after.policy.params)
     *expected, loss = jax.jit(lambda s, b: reference_update(s, b, key, config))(state, batch)
-    np.testing.assert_allclose(told["bc_loss"], loss, rtol=2e-3)
+    np.testing.assert_allclose(metrics["bc_loss"], loss, rtol=2e-3)
     assert_mostly_close(found, tuple(expected), atol=1e-3, share=0.02)
     assert_mixed(after.critics_target, state.critics_target, after.critics.params, 0.1)
     assert_mixed(after.policy_target, state.policy_target, after.policy.params, 0.2)
@@ -77,8 +77,8 @@ def test_an_update_is_what_the_equations_say():
     second, again = update(after, batch, jax.random.key(8), config)
     for name in ("value", "critics", "critics_target"):
         assert same(getattr(after, name), getattr(second, name))
-    assert again["critic_loss"] == told["critic_loss"]
-    assert again["bc_loss"] != told["bc_loss"]
+    assert again["critic_loss"] == metrics["critic_loss"]
+    assert again["bc_loss"] != metrics["bc_loss"]
 
     # at the end the behavior stands still; the critics' cosine, counting their own steps, is half way
     end = state._replace(step=jnp.int32(config.steps))

@@ -61,9 +61,9 @@ def test_weights_are_bounded_and_carry_no_gradient():
         return iql.policy_loss(state.policy.params, critics, value, data, jax.random.key(0), config)
 
     judges = (state.critics_target, state.value.params)
-    gradient, told = jax.grad(loss, has_aux=True)(judges)
+    gradient, metrics = jax.grad(loss, has_aux=True)(judges)
     assert largest(gradient) == 0.0
-    assert 0.0 < float(told["weight"]) <= 100.0
+    assert 0.0 < float(metrics["weight"]) <= 100.0
 
 
 def test_dropout_is_for_training_only():

@@ -30,14 +30,14 @@ def test_mish_is_x_tanh_softplus_with_its_gradient():
     close(slope, expected, rtol=2e-4, atol=1e-6)
 
 
-def test_sinusoidal_has_cosines_first_and_the_stated_frequencies():
+def test_embeddings_of_time_have_the_stated_frequencies_order_and_scale():
     code = sinusoidal(jnp.array([0.0, 2.0]), 64)
     frequencies = 10000.0 ** (-np.arange(32) / 32)
     close(code[0], [1.0] * 32 + [0.0] * 32, atol=1e-7)
     close(code[1], [*np.cos(2 * frequencies), *np.sin(2 * frequencies)], rtol=1e-5, atol=1e-6)
-
-
-def test_time_scale_multiplies_the_time():
+    frequencies = np.exp(-np.arange(8) * np.log(1e4) / 7)
+    official = np.concatenate([np.sin(3 * frequencies), np.cos(3 * frequencies)])
+    close(sines_first(jnp.array([3.0]), 16)[0], official, atol=1e-6)
     slow, fast = (TimeEmbedding(KEY, 16, 8, 4, scale) for scale in (1, 100))
     close(slow(jnp.array([50.0])), fast(jnp.array([0.5])), rtol=1e-5)
 
@@ -188,12 +188,6 @@ def test_the_network_reads_state_action_and_numbers_in_this_order():
     assert all((layer.bias == 0).all() for layer in (*net.trunk.hidden, net.trunk.output))
     bound = (6 / (7 + 16)) ** 0.5
     assert 0.9 * bound < float(jnp.abs(net.trunk.hidden[0].weight).max()) < bound
-
-
-def test_the_official_embedding():
-    code = sines_first(jnp.array([3.0]), 16)[0]
-    frequencies = np.exp(-np.arange(8) * np.log(1e4) / 7)
-    close(code, np.concatenate([np.sin(3 * frequencies), np.cos(3 * frequencies)]), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", NETWORKS["denoiser"])

@@ -162,9 +162,8 @@ def test_an_update_is_what_the_equations_say():
 
 def test_bad_values_are_refused():
     for values, words in [
-        ({"flow_ratio": 1.5}, "flow_ratio"),
-        ({"time_rule": "uniformly"}, "one of logit_normal, uniform"),
+        ({"flow_ratio": 1.5}, "flow_ratio"), ({"time_rule": "uniformly"}, "one of logit_normal, uniform"),
         ({"architecture": "residual", "width": 15}, "even width"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(BadInput, match=words):
             configure(AGENT, values)

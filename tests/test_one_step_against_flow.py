@@ -1,4 +1,4 @@
-"""benchmarks/one_step_against_flow.py tells a one-step action that left its flow from one that did not."""
+"""benchmarks/one_step_against_flow.py measures how far a one-step action left its flow."""
 
 import importlib
 import sys

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import bfq
-from bfq.cli.main import main
 
 VALUES = {"width": 16, "critic_width": 16, "batch_size": 32}
 SMALL = {"values": VALUES, "seeds": 2, "quiet": True}
@@ -32,16 +31,14 @@ def make_log(rows=100, scale=1.0):
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory):
-    return bfq.train(
-        make_log(), "rebrac", steps=40, out=tmp_path_factory.mktemp("off") / "run", **SMALL, **HERE
-    )
+    out = tmp_path_factory.mktemp("off") / "run"
+    return bfq.train(make_log(), "rebrac", steps=40, out=out, **SMALL, **HERE)
 
 
 @pytest.fixture(scope="module")
 def tuned(offline, tmp_path_factory):
-    return bfq.finetune(
-        offline, steps=60, evaluations=2, quiet=True, out=tmp_path_factory.mktemp("on") / "run"
-    )
+    out = tmp_path_factory.mktemp("on") / "run"
+    return bfq.finetune(offline, steps=60, evaluations=2, quiet=True, out=out)
 
 
 def experience(folder):
@@ -95,9 +92,8 @@ def test_experience_is_what_the_environment_answers(offline, tuned):
     np.testing.assert_allclose(cosine**2 + sine**2, 1.0, atol=1e-4)
     cost = np.arctan2(sine, cosine) ** 2 + 0.1 * speed**2 + 0.001 * (2 * acted[:, 0, 0]) ** 2
     reward = transforms["reward"]
-    np.testing.assert_allclose(
-        rewards[:, 0, 0], reward["scale"] * -cost + reward["shift"], atol=1e-3
-    )
+    expected = reward["scale"] * -cost + reward["shift"]
+    np.testing.assert_allclose(rewards[:, 0, 0], expected, atol=1e-3)
 
 
 def test_the_record_says_how_the_policy_was_trained(offline, tuned):
@@ -148,26 +144,16 @@ def test_a_damaged_file_of_experience_is_refused(offline, tmp_path):
 
 
 def test_agents_without_critics_and_runs_without_environments_are_refused(tmp_path):
-    bc = bfq.train(
-        make_log(), "bc", steps=5, out=tmp_path / "bc", quiet=True, seeds=1, values={"width": 8}
-    )
+    options = {"steps": 5, "seeds": 1, "values": {"width": 8}, "quiet": True}
+    bc = bfq.train(make_log(), "bc", out=tmp_path / "bc", **options)
     with pytest.raises(bfq.BadInput, match="name one with --env"):
         bfq.finetune(bc, steps=5)
     with pytest.raises(bfq.BadInput, match="bc has no critic"):
         bfq.finetune(bc, "Pendulum-v1", steps=5, out=tmp_path / "on")
 
 
-def test_the_command_line_does_the_same(offline, tuned, tmp_path, capsys):
-    words = [
-        "train",
-        "--from",
-        str(offline.folder),
-        "--online",
-        "60",
-        "--evaluations",
-        "2",
-        "--json",
-    ]
-    assert main([*words, "--out", str(tmp_path / "run")]) == 0
-    assert json.loads(capsys.readouterr().out)["scores"] == tuned.scores
+def test_the_command_line_does_the_same(offline, tuned, tmp_path, command):
+    run = f"--from {offline.folder} --out {tmp_path / 'run'}"
+    code, out, _ = command("train --online 60 --evaluations 2 --json", run)
+    assert (code, json.loads(out)["scores"]) == (0, tuned.scores)
     assert (tmp_path / "run" / STATE).read_bytes() == (tuned.folder / STATE).read_bytes()

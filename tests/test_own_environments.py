@@ -163,10 +163,9 @@ def test_named_code_also_runs_in_worker_processes(module):
 @pytest.mark.parametrize("name", ["my_envs:Mine", "my_envs:MyPendulum-v0", "ogbench/my_envs:Mine"])
 def test_code_that_only_a_file_names_is_not_imported(module, name):
     for use in (
-        lambda: make_environment(name, 5),
-        lambda: make_environments(name, [0], 5),
+        lambda: make_environment(name, 5), lambda: make_environments(name, [0], 5),
         lambda: registered_limit(name),
-    ):
+    ):  # fmt: skip
         with pytest.raises(BadInput, match=f"imports only if you name it: add --env {name}"):
             use()
     assert module not in sys.modules
@@ -175,9 +174,8 @@ def test_code_that_only_a_file_names_is_not_imported(module, name):
 def broken(method, change):
     """A pendulum with another result of reset or step."""
     result = getattr(PendulumEnv, method)
-    return type(
-        "Broken", (PendulumEnv,), {method: lambda self, *a, **k: change(result(self, *a, **k))}
-    )
+    changed = lambda self, *a, **k: change(result(self, *a, **k))
+    return type("Broken", (PendulumEnv,), {method: changed})
 
 
 def raising(values):
@@ -231,14 +229,8 @@ COLUMNS = {
     "rewards": DRAW.normal(size=60), "terminals": np.zeros(60), "timeouts": np.arange(60) % 20 == 19,
 }  # fmt: skip
 
-SMALL = {
-    "steps": 40,
-    "seeds": 1,
-    "values": {"width": 8},
-    "eval_episodes": 1,
-    "evaluations": 1,
-    "quiet": True,
-}
+SMALL = {"steps": 40, "seeds": 1, "values": {"width": 8}, "eval_episodes": 1, "evaluations": 1,
+         "quiet": True}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -261,16 +253,13 @@ def test_a_run_without_an_environment_is_judged_afterwards(trained, module, caps
     words = ["evaluate", str(folder), "--env", "my_envs:Mine", "--episode-steps", "5", "--json"]
     assert main([*words, "--episodes", "2"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == found.scores
-    assert (
-        found.scores == bfq.evaluate(folder, env="Pendulum-v1", episode_steps=5, episodes=2).scores
-    )
+    again = bfq.evaluate(folder, env="Pendulum-v1", episode_steps=5, episodes=2)
+    assert again.scores == found.scores
     with pytest.raises(BadInput, match="has observations of shape .* but the data has 3 and 1"):
         bfq.evaluate(folder, env="MountainCarContinuous-v0")
 
 
-def test_a_run_names_its_environment_and_is_continued_only_with_it(
-    trained, module, tmp_path, capsys
-):
+def test_a_run_is_continued_only_with_its_environment(trained, module, tmp_path, capsys):
     _, data = trained
     folder = tmp_path / "run"
     options = {**SMALL, "env": "my_envs:Mine", "episode_steps": 5}
@@ -316,27 +305,15 @@ def test_a_run_survives_an_environment_that_raises(trained, tmp_path):
 def test_a_sweep_and_a_film_use_an_environment_of_ones_own(trained, module, tmp_path, capsys):
     folder, _ = trained
     pytest.importorskip("imageio_ffmpeg")
-    film = [
-        "evaluate",
-        str(folder),
-        "--env",
-        "my_envs:make",
-        "--episode-steps",
-        "3",
-        "--video",
-        "a.gif",
-    ]
-    assert main(film) == 0
+    film = "--env my_envs:make --episode-steps 3 --video a.gif"
+    assert main(["evaluate", str(folder), *film.split()]) == 0
     assert (tmp_path / "a.gif").stat().st_size > 0
     with pytest.raises(BadInput, match="does not render: it was made without render_mode"):
         bfq.evaluate(folder, env=PendulumEnv(), episode_steps=3, video=tmp_path / "b.gif")
     np.savez("log.npz", **COLUMNS)
-    sweep = (
-        "sweep --task log.npz --agent bc --steps 20 --seeds 2 --set width=8,16 --eval-episodes 1"
-    )
-    assert (
-        main([*sweep.split(), "--env", "my_envs:Mine", "--episode-steps", "3", "--out", "s"]) == 0
-    )
+    sweep = "sweep --task log.npz --agent bc --steps 20 --seeds 2 --set width=8,16 --out s"
+    scored = "--env my_envs:Mine --episode-steps 3 --eval-episodes 1"
+    assert main(f"{sweep} {scored}".split()) == 0
     assert "confirm" in capsys.readouterr().out
     records = [json.loads(path.read_text()) for path in (tmp_path / "s").glob("*/result.json")]
     assert {record["simulator"] for record in records} == {"my_envs:Mine"}
@@ -348,9 +325,8 @@ def test_data_that_names_its_environment_is_scored_there(trained, tmp_path, caps
     named = dataclasses.replace(data, env="Pendulum-v1")
     record = bfq.train(named, "bc", out=tmp_path / "run", **options).record
     assert (record.simulator, record.episode_steps) == ("Pendulum-v1", 200)
-    assert (
-        "note: policies are scored in Pendulum-v1, which the data names" in capsys.readouterr().err
-    )
+    said = "note: policies are scored in Pendulum-v1, which the data names"
+    assert said in capsys.readouterr().err
     for env in ("NoSuch-v1", "CartPole-v1", "os:getcwd"):
         named = dataclasses.replace(data, env=env)
         record = bfq.train(named, "bc", out=tmp_path / env, **options).record

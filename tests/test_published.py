@@ -148,12 +148,8 @@ def test_the_full_table_is_the_main_one_with_cac():
 
 
 # What the rows really average, where the printed average is another.
-WRONG = {
-    (LOCOMOTION, "dql"): "87.9",
-    (LOCOMOTION, "sorl"): "75.2",
-    (LOCOMOTION, "idql"): "83.9",
-    (ANTMAZE, "srpo"): "65.7",
-}
+WRONG = {(LOCOMOTION, "dql"): "87.9", (LOCOMOTION, "sorl"): "75.2", (LOCOMOTION, "idql"): "83.9",
+         (ANTMAZE, "srpo"): "65.7"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCORES)

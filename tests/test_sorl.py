@@ -31,7 +31,7 @@ def begun(**changed):
 
 
 def remembering(values, seen):
-    """Critics that write down the number of steps they are told."""
+    """Critics that record the number of steps that they get."""
 
     def critics(s, a):
         seen.append(np.unique(np.asarray(a[:, -1])).tolist())
@@ -41,7 +41,7 @@ def remembering(values, seen):
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
-def test_online_and_target_critics_are_told_the_same_number_of_steps(k):
+def test_online_and_target_critics_get_the_same_number_of_steps(k):
     state, config = begun()
     seen = []
     networks = sorl.Networks(remembering(1.0, seen), state.networks.params.policy)
@@ -94,9 +94,9 @@ def test_it_acts_in_one_step_or_in_several_with_either_policy():
     state, config = begun()
     s, (noise_key, _) = DATA.observations, jax.random.split(KEY)
     noise = jax.random.normal(noise_key, (16, 2))
-    for steps, told, policy in [(4, 0, "online"), (1, 1, "online"), (2, 2, "ema")]:
+    for steps, asked, policy in [(4, 0, "online"), (1, 1, "online"), (2, 2, "ema")]:
         net = state.networks.params.policy if policy == "online" else state.policy_target
-        found = sorl.act(state, s, KEY, config, Acting(sampling_steps=told, policy=policy))
+        found = sorl.act(state, s, KEY, config, Acting(sampling_steps=asked, policy=policy))
         np.testing.assert_allclose(found, jnp.clip(jump(net, noise, s, steps), -1, 1), rtol=1e-5)
     for wrong in (3, 8):
         with pytest.raises(BadInput, match="power of two"):

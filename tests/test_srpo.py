@@ -86,13 +86,13 @@ def at(step, **changes):
 
 @pytest.mark.parametrize("step", [0, 3, 4, 6, 7, 8])
 def test_each_phase_moves_its_own_parameters_alone(step):
-    config, _, now, after, told = at(step)
+    config, _, now, after, metrics = at(step)
     assert module.phase_ends(config) == (4, 7)
     movers = [{"behavior"}, {"value", "critics", "critics_target"}, {"policy"}]
     moved = {name for name in NETWORKS if not same(getattr(now, name), getattr(after, name))}
     assert moved == movers[(step >= 4) + (step >= 7)]
     assert int(after.step) == step + 1
-    assert told.keys() == set(module.METRICS)
+    assert metrics.keys() == set(module.METRICS)
 
 
 @pytest.mark.parametrize(("step", "share"), [(7, 1.0), (8, 0.5)])

@@ -58,9 +58,7 @@ def by_hand(log, rows):
 
 
 @pytest.mark.parametrize("gigabytes", ["1", "1e-9"], ids=["on the device", "streamed"])
-def test_an_update_sees_rewards_scaled_once_and_both_states_normalized_alike(
-    tmp_path, monkeypatch, gigabytes
-):
+def test_an_update_sees_each_transform_once_and_in_both_states(tmp_path, monkeypatch, gigabytes):
     monkeypatch.setenv("BFQ_MEMORY_GB", gigabytes)
     keeping = get_agent("bc")._replace(init=begin, update=keep, needs=("next_actions",))
     monkeypatch.setattr(trained, "get_agent", lambda name: keeping)

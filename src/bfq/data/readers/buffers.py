@@ -18,7 +18,7 @@ from bfq.data.checks import FLAGS, as_flags, as_rows, mark_ends
 from bfq.data.dataset import Dataset
 from bfq.data.ranges import BOUNDS, ROUNDING, check_bounds
 from bfq.data.readers.binary import open_arrays, open_hdf5
-from bfq.errors import BadInput
+from bfq.errors import BadInput, counted
 
 Array = npt.NDArray[Any]
 STORED = 0.9  # of ±1: actions that reach this far, and no farther than 1, fill ±1
@@ -48,7 +48,7 @@ def unstack(arrays: dict[str, Any]) -> tuple[str, ...]:
         arrays[name] = array.reshape(several * steps, *array.shape[2:])
     notes = _cut(arrays, np.full(several, steps))
     return (
-        f"Arrays of shape {seen.shape} were read as {steps:,} steps of {several} environments.",
+        f"Arrays of shape {seen.shape} were read as {steps:,} steps of {counted(several, 'environment')}.",
         *notes,
     )
 
