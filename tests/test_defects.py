@@ -323,3 +323,10 @@ def test_the_largest_numbers_are_taken_without_a_warning():
     huge = np.where(np.arange(N) % 2, 3e38, -3e38)
     given = clean(rewards=huge, observations=np.c_[huge, huge[::-1]], next_observations=None)
     assert len(from_arrays(**given)) == N - EPISODES
+
+
+def test_numbered_choices_are_refused_with_the_reason():
+    with pytest.raises(
+        bfq.BadInput, match="bfq needs continuous actions: numbered choices do not fit"
+    ):
+        from_arrays(**{**clean(), "actions": np.arange(N) % 3})

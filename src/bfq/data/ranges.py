@@ -38,10 +38,12 @@ def clip_actions(actions: Floats, low: Floats, high: Floats) -> Floats:
     slack = ROUNDING * (high - low)
     outside: Flags = np.any((actions < low - slack) | (actions > high + slack), axis=1)
     if outside.any():
+        whole = actions.shape[1] == 1 and actions.min() >= 0 and bool((actions % 1 == 0).all())
+        numbered = " (bfq needs continuous actions: numbered choices do not fit)" if whole else ""
         raise refuse(
             "action-beyond-range",
             f"actions leave their range in {describe_rows(outside)}: they span {actions.min():.4g} to "
-            f"{actions.max():.4g} and the range is {low.min():.4g} to {high.max():.4g}",
+            f"{actions.max():.4g} and the range is {low.min():.4g} to {high.max():.4g}{numbered}",
         )
     return np.clip(actions, low, high)
 
