@@ -326,7 +326,5 @@ def test_the_largest_numbers_are_taken_without_a_warning():
 
 
 def test_numbered_choices_are_refused_with_the_reason():
-    with pytest.raises(
-        bfq.BadInput, match="bfq needs continuous actions: numbered choices do not fit"
-    ):
+    with pytest.raises(BadInput, match="bfq needs continuous actions: numbered choices do not fit"):
         from_arrays(**{**clean(), "actions": np.arange(N) % 3})
