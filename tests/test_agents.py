@@ -18,7 +18,8 @@ from tests.agent_cases import leaves, member, same
 
 from bfq.agents import fields as fields_of
 from bfq.agents.contract import Acting, Batch, Spec
-from bfq.agents.fields import choices_of, field_types, numeric_fields
+from bfq.agents.describe import choices_of
+from bfq.agents.fields import field_types, numeric_fields
 from bfq.agents.learning import Learner
 from bfq.agents.registry import agent_names, check_acting, configure, get_agent
 from bfq.errors import BadInput

@@ -10,7 +10,7 @@ from bfq.agents import ofql as module
 from bfq.agents.registry import configure
 from bfq.errors import BadInput
 from bfq.flow.few_steps import average_velocity, interval_times, logit_normal, meanflow_loss
-from bfq.flow.maps import matching_loss
+from bfq.flow.matching import matching_loss
 from bfq.nets.velocity import EmbeddedVelocity
 
 AGENT = module.AGENT

@@ -15,8 +15,8 @@ from bfq.agents import bfq
 from bfq.agents.learning import Step
 from bfq.flow import few_steps
 from bfq.flow.diffusion import SCHEDULES, Schedule, action_predictor, denoise, noise_loss
-from bfq.flow.maps import Velocity, matching_loss, one_step
-from bfq.flow.matching import euler
+from bfq.flow.maps import Velocity, one_step
+from bfq.flow.matching import euler, matching_loss
 
 HALVED = 0.5  # diffusion expects data within ±1 with a deviation of ½; the board has 1.7 and 1
 

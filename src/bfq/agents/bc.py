@@ -20,8 +20,7 @@ from jaxtyping import Array, Float
 from bfq.agents import fields, learning
 from bfq.agents.contract import Acting, Actions, Agent, Batch, Key, Metrics, Observations, Spec
 from bfq.agents.learning import Learner, Step, descend, learning_rate
-from bfq.flow.maps import matching_loss
-from bfq.flow.matching import euler
+from bfq.flow.matching import euler, matching_loss
 from bfq.nets import constructor, style
 from bfq.nets.policies import Deterministic, Gaussian
 

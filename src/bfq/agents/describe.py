@@ -5,10 +5,10 @@ import inspect
 import re
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from bfq.agents.contract import Agent
-from bfq.agents.fields import choices_of, numeric_fields
+from bfq.agents.fields import field_types, numeric_fields
 
 # A comment may begin with the paper's symbol: "γ", "η, the strength of …", "ρ for φ′", "T, the times of …".
 SYMBOL = re.compile(r"([A-ZΑ-Ωα-ω][₀-₉′]?(?:_\w+)?)(?=$|[,;:.]| for )")
@@ -73,3 +73,9 @@ def _comments(agent: Agent) -> dict[str, tuple[str, str]]:
             if comment:
                 found[name] = (f"{found[name][0]} {comment}".strip(), found[name][1])
     return {name: (beside or of_group, of_group) for name, (beside, of_group) in found.items()}
+
+
+def choices_of(config: Any, name: str) -> list[str]:
+    """The allowed words of a hyperparameter; none if it is a number or a switch."""
+    kind = field_types(config)[name]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []

@@ -7,8 +7,6 @@ from typing import (
     Literal,
     TypeVar,
     dataclass_transform,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -69,12 +67,6 @@ def field_types(config: Any) -> dict[str, Any]:
     cls = config if isinstance(config, type) else type(config)
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-def choices_of(config: Any, name: str) -> list[str]:
-    """The allowed words of a hyperparameter; none if it is a number or a switch."""
-    kind = field_types(config)[name]
-    return list(get_args(kind)) if get_origin(kind) is Literal else []
 
 
 def numeric_fields(config: Any) -> list[str]:

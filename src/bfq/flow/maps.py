@@ -151,11 +151,3 @@ def share_times(
         several: Sequence[Velocity] = velocity.embed_once(near, spans, others)
         return several
     return [velocity] * 3
-
-
-def matching_loss(
-    velocity: Velocity, action: Action, noise: Action, t: Row, s: Observation
-) -> Scalar:
-    """E ‖v_θ(a_t, t, t; s) − (ε − a)‖²: flow matching."""
-    v = velocity(noisy_action(action, noise, t), t, t, s)
-    return jnp.square(v - conditional_velocity(action, noise)).mean()

@@ -1,7 +1,7 @@
 """Flow matching and Euler steps.
 
-Here as in the FQL family t = 0 is noise x0, t = 1 is data x1, and steps add. Only `euler` runs the paper's way
-(t = 0 is the action, and steps subtract); do not mix the two.
+Here as in the FQL family t = 0 is noise x0, t = 1 is data x1, and steps add. Only `matching_loss` and `euler` have
+the paper's way (t = 0 is the action, and steps subtract); do not mix the two.
 """
 
 from collections.abc import Callable
@@ -53,6 +53,14 @@ def sample(
     """One action per state: K Euler steps from temperature · N(0, I), clipped at the end only."""
     noise = temperature * jax.random.normal(key, (len(s), action_dim))
     return jnp.clip(push(velocity, noise, s, steps), -1.0, 1.0)
+
+
+def matching_loss(
+    velocity: Callable[..., Array], action: Vectors, noise: Vectors, t: Row, s: Observations
+) -> Float[Array, ""]:
+    """E ‖v(a_t, t, t; s) − (ε − a)‖², a_t = (1 − t) a + t ε: flow matching for a network that also has r."""
+    a_t = (1.0 - t[..., None]) * action + t[..., None] * noise
+    return jnp.square(velocity(a_t, t, t, s) - (noise - action)).mean()
 
 
 def euler(velocity: Callable[[Array, Array], Array], noise: Vectors, steps: int) -> Vectors:
