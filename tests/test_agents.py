@@ -90,7 +90,8 @@ ROWS = pack(transitions())
 
 def overrides(name):
     """The numbers in which the four members differ."""
-    rates = [field for field in fields(name) if field.endswith("learning_rate")]
+    numeric = numeric_fields(get_agent(name).config())
+    rates = [field for field in numeric if field.endswith("learning_rate")]
     leaning = {field: value for field, value in STRENGTHS.items() if field in fields(name)}
     other = {"learning_rate": 3e-3, "discount": 0.5, **leaning}
     return {}, dict.fromkeys(rates, 0.0), leaning, other
