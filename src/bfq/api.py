@@ -244,7 +244,7 @@ sweep = _like_train(
     train,
     _sweep,
     "sweep",
-    """Train a grid of hyperparameters, such as `values={"eta": [0.1, 1], "critic": ["plain", "layer_norm"]}`.
+    """Train a grid of hyperparameters, such as `values={"eta": [0.1, 1], "critic": ["plain", "clean_diffuser"]}`.
 
     The arguments are those of `bfq.train` for a single run. Numeric hyperparameters are trained together; each
     combination of the others is a run of its own. The same call continues a sweep that was interrupted.
