@@ -8,7 +8,10 @@ from html.parser import HTMLParser
 
 # Tests compile many small programs: compiling less thoroughly makes them several times faster, and what one
 # process has compiled another need not compile again (workers and commands inherit these variables).
-FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+FLAGS = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1"
+)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
@@ -32,6 +35,7 @@ CHECKED = ["bfq.nets", "bfq.flow", "bfq.agents.learning", "bfq_paper.checkerboar
 install_import_hook(CHECKED, "beartype.beartype")
 
 import bfq.kernels  # noqa: E402
+from bfq.agents.registry import registered  # noqa: E402
 from bfq.envs.make import choose_graphics  # noqa: E402 - after the hook, which sees modules imported later
 
 bfq.kernels.install()  # the formulas that training uses, in tests of single networks too
@@ -39,9 +43,12 @@ choose_graphics()  # MuJoCo looks once, when it is first imported, and some test
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_programs():
-    """A file's compiled programs go with it; all files' together would fill gigabytes."""
+def forget_programs_and_agents():
+    """A file's compiled programs and agents go with it; all files' programs would fill gigabytes."""
+    before = dict(registered)
     yield
+    registered.clear()
+    registered.update(before)
     jax.clear_caches()
 
 

@@ -15,6 +15,7 @@ NOTEBOOK = Path(__file__).parent.parent / "docs" / "first-policy.ipynb"
 def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("BFQ_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("XLA_FLAGS", "")  # it trains for longer than it compiles
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}

@@ -15,15 +15,6 @@ from bfq.errors import BadInput
 FILE = Path(__file__).parent.parent / "examples" / "my_agent.py"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def restored():
-    """Other tests list the agents of bfq alone."""
-    before = dict(registered)
-    yield
-    registered.clear()
-    registered.update(before)
-
-
 def printed(capsys, *words):
     assert main([*map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
