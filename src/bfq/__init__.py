@@ -15,6 +15,7 @@ _NAMES = {
     "training.loop": ("Progress", "Stopped"),
     "training.monitoring": ("Diverged",),
     "hooks": ("patience",),
+    "offline.evaluate": ("evaluate_offline",),
     "deploy.export": ("export",),
     "data.dataset": ("Dataset",),
     "data.arrays": ("from_arrays", "from_episodes"),

@@ -21,6 +21,7 @@ from bfq.deploy.export import export as export
 from bfq.errors import BadInput as BadInput
 from bfq.evaluation.policy import Policy as Policy
 from bfq.hooks import patience as patience
+from bfq.offline.evaluate import evaluate_offline as evaluate_offline
 from bfq.results import Frame as Frame
 from bfq.results import Result as Result
 from bfq.results import evaluate as evaluate

@@ -1,6 +1,7 @@
 """Every estimator for every policy, on the held-out episodes of a log. Policy 0 is the log itself."""
 
 import hashlib
+import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +12,13 @@ import numpy as np
 
 from bfq.data.coverage import evenly_spaced
 from bfq.data.dataset import Floats
-from bfq.offline.fitted_q import fit_critics, q_values
-from bfq.offline.judged import TRIED, Judged, actions_at, is_random, together
-from bfq.offline.log import Log, Rows, first_rows, returns_to_go
-from bfq.offline.model import Model, Rollouts, fit_model, replay, rollouts
+from bfq.offline.fitted_q import fit_values, q_values
+from bfq.offline.judged import TRIED, Judged, actions_at, is_random, joined
+from bfq.offline.log import Rows, SplitLog, first_rows, returns_to_go
+from bfq.offline.model import Model, Rollouts, fit_model, replay_log, rollouts
 from bfq.offline.record import Calibration, Judgment, LogRecord, OfflineRecord, estimate, finite
 from bfq.offline.support import Support, calibrate, find_support
-from bfq.offline.training import Settings, Work
+from bfq.offline.training import EstimatorSizes, Work
 from bfq.offline.weighting import (
     Density,
     Interval,
@@ -27,7 +28,7 @@ from bfq.offline.weighting import (
     two_way_interval,
 )
 from bfq.progress import reporting
-from bfq.run import fingerprint, versions
+from bfq.run import versions
 
 STARTS = 32  # held-out starts from which episodes in the model begin
 DRAWN_ROWS, MOST_DRAWS = 100_000, 4  # actions of a random policy: more per state if there are few
@@ -37,7 +38,7 @@ KNOWN = (
 DENSITY = "Gaussian with mean and variance that depend on the state"
 
 
-def fingerprint_of(log: Log, judged: Judged, settings: Settings) -> str:
+def fingerprint_of(log: SplitLog, judged: Judged, settings: EstimatorSizes) -> str:
     """A short hash of everything that the numbers depend on, with a few actions of each policy."""
     tried = log.held.observations[:TRIED]
     actions = judged.act(np.broadcast_to(tried, (len(judged.names), *tried.shape)), 0)
@@ -48,16 +49,16 @@ def fingerprint_of(log: Log, judged: Judged, settings: Settings) -> str:
         "names": judged.names,
         "actions": hashlib.sha256(np.ascontiguousarray(actions).tobytes()).hexdigest(),
     }
-    return fingerprint(content)
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The estimators, each fitted when it is first asked, and what they say about every policy."""
 
-    log: Log
+    log: SplitLog
     judged: Judged
-    settings: Settings
+    settings: EstimatorSizes
     work: Work
 
     @cached_property
@@ -75,7 +76,7 @@ class Evaluation:
             unit = np.clip(mean + std * random.standard_normal(mean.shape), -1.0, 1.0)
             return self.log.transforms.from_unit(unit.astype(np.float32))
 
-        return together([Judged(("log",), act), self.judged])
+        return joined([Judged(("log",), act), self.judged])
 
     def actions(self, words: str, observations: Floats) -> Floats:
         """Actions within ±1 of every policy: (policies, rows, draws, a)."""
@@ -96,7 +97,7 @@ class Evaluation:
         found[0] = self.log.transforms.to_unit(following)[:, None]
         there = np.ones(found.shape[:2], np.float32)
         there[0] = known
-        return fit_critics(self.log, found, there, self.settings, self.work)
+        return fit_values(self.log, found, there, self.settings, self.work)
 
     def values(self, observations: Floats, actions: Floats) -> Floats:
         """Fitted Q: (policies, critics, rows)."""
@@ -211,7 +212,7 @@ class Evaluation:
             steps=self.rollouts.steps,
             density=DENSITY,
             fitted_q=self.calibration(),
-            model=replay(log, self.model),
+            model=replay_log(log, self.model),
             settings={**self.settings._asdict(), "held_out": len(logged) / count},
             versions=versions(),
             device=jax.devices()[0].device_kind,

@@ -10,10 +10,10 @@ from bfq.data.dataset import Dataset
 from bfq.errors import BadInput
 from bfq.files import check_place, locked, make_folder, write_bytes
 from bfq.offline.estimators import Evaluation, fingerprint_of
-from bfq.offline.judged import controller, members_of_run, together
+from bfq.offline.judged import controller, joined, members_of_run
 from bfq.offline.log import split_log
 from bfq.offline.record import OfflineRecord, write_offline
-from bfq.offline.training import Settings, Work
+from bfq.offline.training import EstimatorSizes, Work
 from bfq.options import Natural, Positive
 from bfq.records import check_value
 from bfq.tasks.sources import load_dataset
@@ -81,7 +81,7 @@ def evaluate_offline(
             else controller(given, dataset, name)
         )
         groups.append(one)
-    judged, settings = together(groups), _settings(dataset, networks, updates, width, seed)
+    judged, settings = joined(groups), _settings(dataset, networks, updates, width, seed)
     seen = any(run.run.dataset and run.run.dataset.sha256 == dataset.sha256 for run in runs)
     folder = Path(out) if out else Path(policy) if sources[0][1][1] else None
     if folder:
@@ -111,9 +111,9 @@ def _open(given: Any, checkpoint: str | None) -> tuple[Any, Trained | None]:
 
 def _settings(
     dataset: Dataset, networks: int, updates: int, width: int | None, seed: int
-) -> Settings:
+) -> EstimatorSizes:
     wide = 64 if dataset.observation_dim + dataset.action_dim <= SMALL else 128
     given = {"networks": networks, "updates": updates, "width": width or wide}
     for name, value in given.items():
         check_value(name, value, Positive)
-    return Settings(**given, seed=check_value("seed", seed, Natural))
+    return EstimatorSizes(**given, seed=check_value("seed", seed, Natural))

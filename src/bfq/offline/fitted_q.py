@@ -15,13 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from bfq.data.dataset import Floats
-from bfq.offline.log import Log
-from bfq.offline.training import BATCH, Networks, Settings, Work, descend_once, mlps, train_networks
+from bfq.offline.log import SplitLog
+from bfq.offline.training import (
+    BATCH,
+    EstimatorSizes,
+    Networks,
+    Work,
+    descend_once,
+    mlps,
+    train_networks,
+)
 
 RHO = 0.03  # of the target networks
 
 
-def fit_critics(log: Log, following: Floats, known: Floats, settings: Settings, work: Work) -> Any:
+def fit_values(
+    log: SplitLog, following: Floats, known: Floats, settings: EstimatorSizes, work: Work
+) -> Any:
     """The critics of every policy, with axes (policies, critics).
 
     `following` (policies, rows, draws, a) holds actions at the next observations, within ±1; `known`
@@ -51,13 +61,13 @@ def fit_critics(log: Log, following: Floats, known: Floats, settings: Settings, 
         acts = jnp.take_along_axis(acts, draw, axis=3)[..., 0, :]
 
         def one(networks: Networks, batch: Any, acts: Any, known: Any) -> Networks:
-            later = value(networks.average, batch["next_observations"], acts)
+            later = critic_value(networks.average, batch["next_observations"], acts)
             target = batch["rewards"] + log.discount * batch["masks"] * later
             target = jnp.clip(target, low, high)
             weight = jnp.maximum(known, 1.0 - batch["masks"])
 
             def loss(params: Any) -> Any:
-                error = value(params, batch["observations"], batch["actions"]) - target
+                error = critic_value(params, batch["observations"], batch["actions"]) - target
                 return (weight * jnp.square(error)).mean()
 
             return descend_once(networks, loss, step, settings.updates, RHO)
@@ -68,14 +78,14 @@ def fit_critics(log: Log, following: Floats, known: Floats, settings: Settings, 
     return train_networks("critics", init, update, (data, packed), settings.updates, work)
 
 
-def value(critic: Any, observations: Any, actions: Any) -> Any:
+def critic_value(critic: Any, observations: Any, actions: Any) -> Any:
     """q(s, a) of one critic."""
     return critic(jnp.concatenate([observations, actions], axis=-1))[..., 0]
 
 
 @jax.jit
 def _values(critics: Any, observations: Any, actions: Any) -> Any:
-    return jax.vmap(jax.vmap(value, in_axes=(0, None, None)))(critics, observations, actions)
+    return jax.vmap(jax.vmap(critic_value, in_axes=(0, None, None)))(critics, observations, actions)
 
 
 def q_values(critics: Any, observations: Floats, actions: Floats, rows: int = 4096) -> Floats:

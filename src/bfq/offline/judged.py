@@ -22,7 +22,7 @@ Function = Callable[[Floats], Any]  # of a batch of observations, or of one
 
 
 class Judged(NamedTuple):
-    """Policies that are judged together."""
+    """policies that are judged together."""
 
     names: tuple[str, ...]
     act: Act  # observations (policies, rows, s) and a number for the noise -> actions in units
@@ -121,7 +121,7 @@ def _read_onnx(path: Any) -> Function:
     return act
 
 
-def together(several: Sequence[Judged]) -> Judged:
+def joined(several: Sequence[Judged]) -> Judged:
     """Several groups as one."""
     ends = np.cumsum([len(group.names) for group in several])[:-1]
 

@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class Log:
+class SplitLog:
     """The fitted and the held-out part of a dataset, and the scale of its values."""
 
     whole: Dataset
@@ -72,7 +72,7 @@ class Log:
         return (low - self.center) / self.scale, (high - self.center) / self.scale
 
 
-def split_log(dataset: Dataset, discount: float, held_out: float = 0.2, seed: int = 0) -> Log:
+def split_log(dataset: Dataset, discount: float, held_out: float = 0.2, seed: int = 0) -> SplitLog:
     """Hold out a share of the episodes, drawn at random."""
     count = len(dataset.last_rows)
     if count < LEAST_EPISODES:
@@ -85,7 +85,7 @@ def split_log(dataset: Dataset, discount: float, held_out: float = 0.2, seed: in
     if not 0.0 < held_out < 1.0:
         raise BadInput(f"held_out must be a share between 0 and 1, not {held_out:g}.")
     held = min(max(round(held_out * count), 2), count - 2)
-    return Log(dataset, *dataset.split(held / count, seed), discount)
+    return SplitLog(dataset, *dataset.split(held / count, seed), discount)
 
 
 def first_rows(part: Dataset) -> Rows:

@@ -15,10 +15,10 @@ import numpy as np
 
 from bfq.data.dataset import Doubles, Floats
 from bfq.evaluation.rollout import Act
-from bfq.offline.log import Log, by_episode, first_rows
+from bfq.offline.log import SplitLog, by_episode, first_rows
 from bfq.offline.record import Calibration
 from bfq.offline.support import calibrate
-from bfq.offline.training import Settings, Work, fit_ensemble
+from bfq.offline.training import EstimatorSizes, Work, fit_ensemble
 from bfq.progress import reporting
 
 MARGIN = 0.1  # of the range of each observation
@@ -36,7 +36,7 @@ class Model(NamedTuple):
     ends: bool  # whether episodes can end
 
 
-def fit_model(log: Log, settings: Settings, work: Work) -> Model:
+def fit_model(log: SplitLog, settings: EstimatorSizes, work: Work) -> Model:
     """Train the ensemble on the fitted part of the log."""
     part = log.columns(log.fit)
     now, after = part["observations"], part["next_observations"]
@@ -82,7 +82,7 @@ class Rollouts(NamedTuple):
 
 
 def rollouts(
-    log: Log, model: Model, act: Act, starts: Floats, policies: int,
+    log: SplitLog, model: Model, act: Act, starts: Floats, policies: int,
     tail: Callable[[Floats, int], Any], quiet: bool,
 ) -> Rollouts:  # fmt: skip
     """Run every policy in every network from every start, for as long as the longest logged episode.
@@ -111,7 +111,7 @@ def rollouts(
     return Rollouts(discounted + log.discount**steps * alive * after, undiscounted, steps)
 
 
-def replay(log: Log, model: Model) -> Calibration:
+def replay_log(log: SplitLog, model: Model) -> Calibration:
     """Replay the logged actions of held-out episodes for 1/(1 − γ) steps, and compare the returns."""
     part, starts = log.columns(log.held), first_rows(log.held)
     actions = np.moveaxis(by_episode(log.held, part["actions"].T), 0, -1)

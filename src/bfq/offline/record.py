@@ -20,7 +20,7 @@ Number = float | None
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class OfflineEstimate:
     """A number with its 95% bootstrap interval; None where it is not finite."""
 
     value: Number
@@ -33,11 +33,11 @@ class Judgment:
     """What the log says about one policy; values are discounted returns in the units of the log."""
 
     name: str
-    values: dict[str, Estimate]  # by estimator: fqe, model, is, wis, dr
-    gains: dict[str, Estimate]  # value minus the return that the log got from the same start
+    values: dict[str, OfflineEstimate]  # by estimator: fqe, model, is, wis, dr
+    gains: dict[str, OfflineEstimate]  # value minus the return that the log got from the same start
     bound: Number  # the log's value plus the lowest end of the gains
     verdict: Literal["better", "worse", "unclear", "diverged"]
-    episode_return: Estimate  # undiscounted, in the model
+    episode_return: OfflineEstimate  # undiscounted, in the model
     effective_episodes: Number
     action_distance: Number  # to the logged action, root mean square, in half action ranges
     outside_support: Number  # share of held-out states
@@ -54,8 +54,8 @@ class LogRecord:
     episodes: int
     held_out: int  # episodes
     trained_on_held_out: bool  # whether a judged run saw these episodes in training
-    value: Estimate  # discounted
-    episode_return: Estimate  # undiscounted
+    value: OfflineEstimate  # discounted
+    episode_return: OfflineEstimate  # undiscounted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,12 +113,12 @@ def finite(number: float) -> Number:
     return float(number) if math.isfinite(number) else None
 
 
-def estimate(found: Iterable[float]) -> Estimate:
+def estimate(found: Iterable[float]) -> OfflineEstimate:
     """An estimate from (value, low, high)."""
-    return Estimate(*map(finite, found))
+    return OfflineEstimate(*map(finite, found))
 
 
-def _words(found: Estimate, ends: bool = True) -> str:
+def _words(found: OfflineEstimate, ends: bool = True) -> str:
     """`−104 [−120, −90]`."""
     if found.value is None or found.low is None or found.high is None:
         return ABSENT

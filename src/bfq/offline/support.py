@@ -6,7 +6,7 @@ import numpy as np
 
 from bfq.data.coverage import evenly_spaced
 from bfq.data.dataset import Doubles, Floats
-from bfq.offline.log import Log
+from bfq.offline.log import SplitLog
 from bfq.offline.record import Calibration
 
 NEAREST = 50  # logged states around a state
@@ -32,7 +32,7 @@ class Support(NamedTuple):
         return float(np.where(np.isnan(far), np.nan, far > self.limit).mean())
 
 
-def find_support(log: Log) -> Support:
+def find_support(log: SplitLog) -> Support:
     """Find the nearest logged states of held-out states, and how near their actions usually are."""
     near, rows = evenly_spaced(len(log.fit), ROWS), evenly_spaced(len(log.held), HELD)
     normalize, to_unit = log.transforms.normalize, log.transforms.to_unit

@@ -22,8 +22,8 @@ CALL_S = 2.0  # seconds that a compiled call may take: Ctrl-C waits for it
 LONGEST = 1024  # updates in one compiled call
 
 
-class Settings(NamedTuple):
-    """Sizes of the estimators."""
+class EstimatorSizes(NamedTuple):
+    """EstimatorSizes of the estimators."""
 
     networks: int = 5  # critics of each policy, and networks of the model
     updates: int = 10_000
@@ -48,7 +48,7 @@ class Networks(NamedTuple):
 Update = Callable[[Networks, Any, Any], Networks]  # networks, number of the update, data
 
 
-def mlps(settings: Settings, count: int, fan_in: int, fan_out: int) -> Networks:
+def mlps(settings: EstimatorSizes, count: int, fan_in: int, fan_out: int) -> Networks:
     """Networks with two hidden layers, each with weights of its own, along the first axis."""
 
     def one(k: Any) -> Networks:
@@ -104,7 +104,7 @@ def train_networks(
 
 def fit_ensemble(
     name: str, inputs: Any, outputs: Any, loss: Callable[[Any, Any, Any], Any], fan_out: int,
-    settings: Settings, work: Work,
+    settings: EstimatorSizes, work: Work,
 ) -> Any:  # fmt: skip
     """Networks that minimize loss(net, inputs, outputs), each with weights and batches of its own."""
     count, key = settings.networks, jax.random.key(settings.seed)

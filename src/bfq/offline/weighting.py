@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bfq.data.dataset import Doubles, Floats
-from bfq.offline.log import Log, by_episode
-from bfq.offline.training import Settings, Work, fit_ensemble
+from bfq.offline.log import SplitLog, by_episode
+from bfq.offline.training import EstimatorSizes, Work, fit_ensemble
 
-SIZES = Settings(networks=1, updates=5000, width=64)
+SIZES = EstimatorSizes(networks=1, updates=5000, width=64)
 LOG_STD = (-5.0, 1.0)  # of actions within ±1
 MOST = 50.0  # the largest logarithm of a weight: weights stay finite
 RESAMPLES = 1000
@@ -43,7 +43,7 @@ def _heads(network: Any, observations: Any) -> tuple[Any, Any]:
     return jnp.tanh(mean), jnp.clip(log_std, *LOG_STD)
 
 
-def fit_density(log: Log, seed: int, work: Work) -> Density:
+def fit_density(log: SplitLog, seed: int, work: Work) -> Density:
     """Fit the density of the logged actions, and scale it on every tenth row, which is held back."""
     part = log.columns(log.fit)
     states, actions = part["observations"], part["actions"]
@@ -78,7 +78,7 @@ def log_ratios(density: Density, states: Floats, logged: Floats, drawn: Floats) 
 class Weighting:
     """Importance sampling and doubly robust estimates on held-out episodes; policy 0 is the log itself."""
 
-    def __init__(self, log: Log, ratios: Doubles, q: Floats, later: Floats, first: Floats):
+    def __init__(self, log: SplitLog, ratios: Doubles, q: Floats, later: Floats, first: Floats):
         """`ratios` are log π − log π_log of every row; the others are values by the critics.
 
         `q` of the logged actions, `later` of the next states, `first` of the first states.
