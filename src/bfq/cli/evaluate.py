@@ -1,18 +1,19 @@
-"""`bfq evaluate RUN`: score a run's last checkpoint, under its own protocol or another one."""
+"""`bfq evaluate RUN`: score a run's last checkpoint in a simulator, or with --offline by a log alone."""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bfq.cli.words import add_options, read_options, show_json, show_table
 from bfq.errors import BadInput, counted
 from bfq.files import check_place, check_regular, write_json
-from bfq.options import OPTIONS, PROTOCOL
+from bfq.options import ACTING, OPTIONS, PROTOCOL
 
 if TYPE_CHECKING:
     from bfq.run import RunRecord
 
 EVALUATION = PROTOCOL | {name: OPTIONS[name] for name in ("env", "episode_steps")}
+OFFLINE = ("data", "beside", "updates", "networks")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,19 +27,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--member", type=int, default=0, metavar="K", help=about)
     add("--out", type=Path, metavar="FILE", help="also write the record to this JSON file")
     add("--json", action="store_true", help="print the record as JSON")
+    about = "judge by a log alone; writes offline.json and offline.png into the run folder"
+    add("--offline", action="store_true", help=about)
+    about = "the log for --offline: a task or a file; default what the run was trained on"
+    add("--data", metavar="LOG", help=about)
+    about = "judge this too: another run, an exported .npz or .onnx file, or module:function; repeat for more"
+    add("--beside", action="append", metavar="POLICY", help=about)
+    about = "gradient updates of each estimator of --offline; default 10,000"
+    add("--updates", type=int, metavar="N", help=about)
+    add("--networks", type=int, metavar="N", help="critics per policy for --offline; default 5")
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and show one line per member."""
-    from bfq.progress import announced
-    from bfq.run import as_json
-
     if args.out:
         if not args.out.parent.is_dir():
             raise BadInput(f"there is no folder {args.out.parent} for {args.out.name}: create it.")
         check_place(args.out.parent)
         check_regular(args.out)  # a device such as /dev/null would be replaced by a file
     asked = read_options(args, EVALUATION)
+    return _judge(args, asked) if args.offline else _score(args, asked)
+
+
+def _score(args: argparse.Namespace, asked: dict[str, Any]) -> int:
+    """Run episodes."""
+    from bfq.progress import announced
+    from bfq.run import as_json
+
+    for name in OFFLINE:
+        if getattr(args, name) is not None:
+            raise BadInput(f"--{name} judges by a log: add --offline.")
     with announced(f"evaluating {args.folder}", quiet=args.json):
         from bfq.agents.registry import load_agent
         from bfq.results import evaluate
@@ -54,6 +72,30 @@ def run(args: argparse.Namespace) -> int:
     _show(record)
     if args.video:
         print(f"video                {args.video}")
+    return 0
+
+
+def _judge(args: argparse.Namespace, asked: dict[str, Any]) -> int:
+    """Judge by a log, without episodes."""
+    simulated = [EVALUATION[name].flag for name in asked if name not in {*ACTING, "checkpoint"}]
+    simulated += ["--video"] * bool(args.video)
+    if simulated:
+        raise BadInput(f"{simulated[0]} needs a simulator: leave it out, or leave --offline out.")
+    from msgspec import to_builtins
+
+    from bfq.agents.registry import load_agent
+    from bfq.offline.evaluate import evaluate_offline
+
+    if args.agent:
+        load_agent(args.agent)
+    given = {name: getattr(args, name) for name in OFFLINE if getattr(args, name) is not None}
+    record = evaluate_offline(args.folder, **given, **asked, quiet=args.json)
+    if args.out:
+        write_json(args.out, to_builtins(record))
+    if args.json:
+        show_json(to_builtins(record))
+    else:
+        print(record)  # intervals would wrap in a framed table
     return 0
 
 

@@ -143,8 +143,8 @@ def _row(policy: Judgment) -> tuple[str, ...]:
 def _about_log(record: OfflineRecord) -> list[str]:
     log = record.log
     seen = (
-        "A judged run was trained on them as well, so it may look better here than it is: --data takes "
-        "episodes that training has not seen."
+        "A judged run was trained on them as well, so it may look better here than it is: give "
+        "episodes that training has not seen as data."
         if log.trained_on_held_out
         else "No judged run was trained on this log."
     )
