@@ -64,7 +64,7 @@ class Evaluation:
     @cached_property
     def density(self) -> Density:
         """The density of the logged actions."""
-        return fit_density(self.log, self.settings.seed, self.work)
+        return fit_density(self.log, self.settings, self.work)
 
     @cached_property
     def everyone(self) -> Judged:

@@ -84,11 +84,14 @@ def evaluate_offline(
     judged, settings = joined(groups), _settings(dataset, networks, updates, width, seed)
     seen = any(run.run.dataset and run.run.dataset.sha256 == dataset.sha256 for run in runs)
     folder = Path(out) if out else Path(policy) if sources[0][1][1] else None
+    key = fingerprint_of(
+        log, judged, settings
+    )  # a policy that fails does so before files are written
     if folder:
         check_place(folder)
         make_folder(folder)
     with locked(folder, BUSY) if folder else nullcontext():
-        place = folder and folder / WORK / fingerprint_of(log, judged, settings)
+        place = folder and folder / WORK / key
         record = Evaluation(log, judged, settings, Work(place, quiet)).record(seen)
         if folder:
             from bfq.offline.picture import draw_offline

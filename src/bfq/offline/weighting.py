@@ -18,7 +18,7 @@ from bfq.data.dataset import Doubles, Floats
 from bfq.offline.log import SplitLog, by_episode
 from bfq.offline.training import EstimatorSizes, Work, fit_ensemble
 
-SIZES = EstimatorSizes(networks=1, updates=5000, width=64)
+WIDTH = 64  # of the density's network, which is trained for half as many updates as critics are
 LOG_STD = (-5.0, 1.0)  # of actions within ±1
 MOST = 50.0  # the largest logarithm of a weight: weights stay finite
 RESAMPLES = 1000
@@ -34,7 +34,7 @@ class Density(NamedTuple):
 
     def __call__(self, observations: Any) -> tuple[Any, Any]:
         """Mean and standard deviation of the actions, within ±1, at normalized observations."""
-        mean, log_std = _heads(self.network, observations)
+        mean, log_std = _heads(self.network, jnp.asarray(observations))
         return np.asarray(mean), np.asarray(jnp.exp(log_std) * self.scale)
 
 
@@ -43,7 +43,7 @@ def _heads(network: Any, observations: Any) -> tuple[Any, Any]:
     return jnp.tanh(mean), jnp.clip(log_std, *LOG_STD)
 
 
-def fit_density(log: SplitLog, seed: int, work: Work) -> Density:
+def fit_density(log: SplitLog, settings: EstimatorSizes, work: Work) -> Density:
     """Fit the density of the logged actions, and scale it on every tenth row, which is held back."""
     part = log.columns(log.fit)
     states, actions = part["observations"], part["actions"]
@@ -54,7 +54,8 @@ def fit_density(log: SplitLog, seed: int, work: Work) -> Density:
         z = (actions - mean) * jnp.exp(-log_std)
         return (0.5 * jnp.square(z) + log_std).sum(-1).mean()
 
-    fan_out, sizes = 2 * actions.shape[1], SIZES._replace(seed=seed)
+    half = (settings.updates + 1) // 2
+    fan_out, sizes = 2 * actions.shape[1], settings._replace(networks=1, updates=half, width=WIDTH)
     found = fit_ensemble("density", states[~apart], actions[~apart], loss, fan_out, sizes, work)
     density = Density(jax.tree.map(lambda leaf: leaf[0], found), np.ones(1, np.float32))
     mean, std = density(states[apart])

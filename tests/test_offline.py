@@ -1,0 +1,258 @@
+"""Policies judged by a log: each estimator on a problem whose values are known, and the whole evaluation."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bfq
+from bfq.cli.main import main
+from bfq.offline import training
+from bfq.offline.fitted_q import fit_values, q_values
+from bfq.offline.log import by_episode, first_rows, returns_to_go, split_log
+from bfq.offline.model import fit_model, replay_log, rollouts
+from bfq.offline.record import read_offline
+from bfq.offline.support import find_support
+from bfq.offline.training import EstimatorSizes, Work
+from bfq.offline.weighting import log_ratios, weighted_sum
+
+WORK = Work(None, True)
+SLIM = {"width": 8, "depth": 1}
+SMALL = {"updates": 60, "networks": 2, "width": 8, "quiet": True}
+
+
+def walks(episodes=12, steps=20, seed=0, rate=0.2, rewards=None):
+    """Logged walks s' = s + rate · a from random starts, with reward −s unless another is given."""
+    random = np.random.default_rng(seed)
+    actions = random.uniform(-1.0, 1.0, (episodes, steps, 1)).astype(np.float32)
+    starts = random.uniform(-1.0, 1.0, (episodes, 1, 1))
+    states = np.concatenate([starts, starts + rate * np.cumsum(actions, axis=1)], axis=1)
+    rows = np.concatenate(states[:, :-1]).astype(np.float32)
+    return bfq.from_arrays(
+        rows, np.concatenate(actions), -rows[:, 0] if rewards is None else rewards,
+        next_observations=np.concatenate(states[:, 1:]).astype(np.float32),
+        timeouts=np.tile(np.arange(steps) == steps - 1, episodes), name="walks",
+    )  # fmt: skip
+
+
+def home(observations):
+    return np.clip(-2.0 * observations, -1.0, 1.0)
+
+
+def away(observations):
+    return np.clip(2.0 * observations, -1.0, 1.0)
+
+
+def test_returns_of_a_log_and_their_scale():
+    log = split_log(walks(5, 4, rewards=np.ones(20)), 0.5, seed=1)
+    assert (len(log.held.last_rows), len(log.fit.last_rows)) == (2, 3)
+    np.testing.assert_array_equal(first_rows(log.held), [0, 4])
+    held = returns_to_go(log.held, log.held.rewards, 0.5)
+    np.testing.assert_allclose(held, [1.875, 1.75, 1.5, 1.0] * 2)
+    np.testing.assert_array_equal(by_episode(log.held, held), held.reshape(2, 4))
+    assert log.center == 2.0  # 1 / (1 − γ)
+    np.testing.assert_allclose(log.columns(log.fit)["rewards"], 0.0, atol=1e-7)
+
+
+def test_what_networks_learn_does_not_depend_on_the_units_of_rewards():
+    rewards = np.random.default_rng(0).normal(size=240)
+    one, other = (split_log(walks(rewards=r), 0.9) for r in (rewards, 3.0 * rewards + 5.0))
+    both = [log.columns(log.fit)["rewards"] for log in (one, other)]
+    np.testing.assert_allclose(*both, atol=1e-4)
+    np.testing.assert_allclose(one.bounds, other.bounds, rtol=1e-3)
+    np.testing.assert_allclose(other.in_units(0.7), 3.0 * one.in_units(0.7) + 50.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_fitted_q_finds_the_values_of_a_small_problem(ends):
+    """A positive action changes the state; state 1 pays 1. With `ends`, every episode ends when paid."""
+    random = np.random.default_rng(0)
+    states = random.integers(0, 2, 400)
+    actions = random.choice([-1.0, 1.0], 400)
+    after = np.where(actions > 0, 1 - states, states)
+    over = np.arange(400) % 4 == 3
+    terminals = (states == 1) if ends else np.zeros(400, bool)
+    data = bfq.from_arrays(
+        states[:, None], actions[:, None], states, terminals=terminals, timeouts=over & ~terminals,
+        next_observations=after[:, None],
+    )  # fmt: skip
+    log = split_log(data, 0.5)
+    following = np.ones((2, len(log.fit), 1, 1), np.float32)
+    following[1] = -1.0  # policy 0 always changes, policy 1 stays
+    sizes = EstimatorSizes(networks=2, updates=1500, width=32)
+    critics = fit_values(log, following, np.ones((2, len(log.fit)), np.float32), sizes, WORK)
+    asked = log.transforms.normalize(np.array([[0.0], [1.0]], np.float32))
+    taken = np.array([1.0, -1.0], np.float32)[:, None, None, None] * np.ones(
+        (2, 2, 1, 1), np.float32
+    )
+    found = log.in_units(q_values(critics, asked, taken))
+    # Changing: 0, 1, 0, 1, …; staying: always 0, or always 1.
+    truth = [[0.5, 1.0], [0.0, 1.0]] if ends else [[2 / 3, 4 / 3], [0.0, 2.0]]
+    np.testing.assert_allclose(found, np.repeat(np.array(truth)[:, None], 2, axis=1), atol=0.05)
+
+
+def bandit(count=100_000):
+    """Log ratios of a policy in a bandit, and what was drawn."""
+    random = np.random.default_rng(0)
+    actions = random.normal(0.0, 0.5, (count, 1))
+
+    def density(states):
+        return np.zeros((count, 1)), np.full((count, 1), 0.5)
+
+    drawn = np.full((1, count, 1, 1), 0.3)
+    return log_ratios(density, None, actions, drawn)[0], actions[:, 0]
+
+
+def test_importance_sampling_is_unbiased_where_densities_are_known():
+    ratios, actions = bandit()
+    weights, counts = np.exp(ratios)[:, None], np.ones((1, len(actions)))
+    assert abs(weights.mean() - 1.0) < 0.01
+    for normalized in (False, True):
+        terms, base = (actions + 2.0)[:, None], np.zeros(len(actions))
+        (found,) = weighted_sum(weights, terms, base, normalized, 0.9, counts)
+        assert abs(found - 2.3) < 0.02
+
+
+def test_doubly_robust_is_right_if_the_weights_or_the_critic_are():
+    ratios, actions = bandit()
+    right, wrong = np.exp(ratios)[:, None], np.exp(-2.0 * ratios)[:, None]
+    counts, rewards = np.ones((1, len(actions))), actions + 2.0
+
+    def robust(weights, q, value):
+        base = np.full(len(actions), value)
+        return weighted_sum(weights, (rewards - q)[:, None], base, True, 0.9, counts)[0]
+
+    assert robust(wrong, rewards, 2.3) == pytest.approx(2.3)
+    assert robust(right, np.full_like(rewards, 7.0), 7.0) == pytest.approx(2.3, abs=0.02)
+    assert abs(robust(wrong, np.full_like(rewards, 7.0), 7.0) - 2.3) > 0.1
+
+
+def test_episodes_in_the_model_of_linear_dynamics_return_what_real_ones_do():
+    log = split_log(walks(200, 10, seed=3), 0.9)
+    model = fit_model(log, EstimatorSizes(networks=3, updates=1500, width=32), WORK)
+    begin, speeds = np.array([[-0.5], [0.0], [0.5]], np.float32), np.array([0.2, -0.2])
+
+    def act(observations, number):
+        return np.broadcast_to(speeds[:, None, None], observations.shape).astype(np.float32)
+
+    def tail(observations, number):
+        return np.full(observations.shape[:2], 100.0)
+
+    found = rollouts(log, model, act, begin, 2, tail, True)
+    times = np.arange(10)
+    states = begin.T + 0.2 * speeds[:, None, None] * times[:, None]  # (policies, steps, starts)
+    assert (found.steps, found.discounted.shape) == (10, (2, 3, 3))
+    np.testing.assert_allclose(found.undiscounted.mean(1), -states.sum(1), atol=0.3)
+    expected = np.einsum("t,pts->ps", -(0.9**times), states) + 0.9**10 * 100.0
+    np.testing.assert_allclose(found.discounted.mean(1), expected, atol=0.25)
+    assert replay_log(log, model).correlation > 0.98
+
+
+def test_actions_far_from_logged_ones_are_outside_the_support():
+    log = split_log(walks(40, 20), 0.9)
+    support = find_support(log)
+    rows = (len(support.rows), 1, 1)
+    assert support.outside(np.zeros(rows, np.float32)) < 0.1
+    assert support.outside(np.full(rows, 3.0, np.float32)) == 1.0
+    assert np.isnan(support.outside(np.full(rows, np.nan, np.float32)))
+
+
+def test_policies_stand_beside_the_log(tmp_path):
+    data = walks(30, 20)
+    random = np.random.default_rng(5)
+
+    def noisy(observations):
+        return np.clip(random.normal(size=(len(observations), 1)), -1.0, 1.0)
+
+    sizes = SMALL | {"updates": 600, "width": 32, "discount": 0.9}
+    found = bfq.evaluate_offline(
+        away, data, beside={"home": home, "noise": noisy}, **sizes, out=tmp_path
+    )
+    assert [one.name for one in found.policies] == ["away", "home", "noise"]
+    assert read_offline(tmp_path) == found
+    assert {file.name for file in tmp_path.iterdir()} >= {"offline.json", "offline.png"}
+    assert not (tmp_path / "offline").exists()
+    assert not found.log.trained_on_held_out
+    for one in found.policies:
+        for estimate in one.values.values():
+            assert estimate.low <= estimate.high
+        assert 0.0 <= one.outside_support <= 1.0
+    printed = str(found)
+    assert all(word in printed for word in ("the log itself", "home", "verdict", "fitted Q"))
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def test_a_killed_evaluation_continues_to_the_same_numbers(tmp_path, monkeypatch):
+    def judged(out):
+        found = bfq.evaluate_offline(home, walks(), out=out, **SMALL)
+        return found.policies, found.fitted_q, found.model
+
+    straight = judged(tmp_path / "straight")
+    save, saved = training.save_checkpoint, []
+
+    def killing(folder, done, states, keep):
+        save(folder, done, states, keep=keep)
+        saved.append((folder.name, done))
+        if folder.name == "critics":
+            raise Killed
+
+    monkeypatch.setattr(training, "SAVE_S", 0.0)
+    monkeypatch.setattr(training, "save_checkpoint", killing)
+    for _ in range(2):  # it is killed twice
+        with pytest.raises(Killed):
+            judged(tmp_path / "killed")
+    assert 0 < saved[-2][1] < saved[-1][1] < SMALL["updates"]
+    monkeypatch.undo()
+    assert judged(tmp_path / "killed") == straight
+
+
+def spoiled(observations):
+    return np.full((len(observations), 1), np.nan)
+
+
+def fails(observations):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("policy", "data", "options", "words"), [
+    (home, None, {}, "no run whose data could be used"),
+    (home, walks(3), {}, "has 3 of at least 4 episodes"),
+    (spoiled, walks(), {}, "spoiled returns an action that is not finite"),
+    (fails, walks(), {}, "fails fails on observations of shape"),
+    (lambda o: np.zeros((len(o), 7)), walks(), {}, "must return 1 numbers"),
+    ("nothing.npz", walks(), {}, "nothing.npz cannot be judged"),
+    ("nothing", walks(), {}, "there is no run in nothing"),
+    ("json:nothing", walks(), {}, "unknown function in json 'nothing'"),
+    (home, walks(), {"discount": 1.0}, "discount must be at least 0 and below 1"),
+    (home, walks(), {"held_out": 2.0}, "held_out must be a share"),
+    (home, walks(), {"updates": 0}, "updates must be a whole number"),
+])  # fmt: skip
+def test_bad_input_is_one_sentence_and_leaves_nothing(policy, data, options, words, tmp_path):
+    with pytest.raises(bfq.BadInput) as refused:
+        bfq.evaluate_offline(policy, data, out=tmp_path / "new", **options, quiet=True)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_judges_a_run_beside_its_export(tmp_path, capsys):
+    run, file = tmp_path / "run", tmp_path / "policy.npz"
+    bfq.train(walks(), agent="bc", steps=20, seeds=2, values=SLIM, out=run, quiet=True)
+    bfq.export(run, file)
+    walks(seed=1).save(tmp_path / "log")
+    words = ["evaluate", str(run), "--offline", "--data", str(tmp_path / "log"), "--updates", "20"]
+    words += ["--networks", "2", "--beside", str(file), "--json"]
+    capsys.readouterr()
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = [one["name"] for one in found["policies"]]
+    assert names == ["seed 0", "seed 1", str(file)]
+    first, exported = found["policies"][0], found["policies"][2]
+    assert exported["action_distance"] == pytest.approx(first["action_distance"], rel=1e-3)
+    assert found == json.loads((run / "offline.json").read_text())
+    for more in (["--episodes", "3"], ["--env", "Pendulum-v1"]):
+        assert main([*words, *more]) == 2
+    assert main(["evaluate", str(run), "--beside", str(file)]) == 2
