@@ -82,49 +82,31 @@ def test_fitted_q_finds_the_values_of_a_small_problem(ends):
     sizes = EstimatorSizes(networks=2, updates=1000, width=32)
     critics = fit_values(log, following, np.ones((2, len(log.fit)), np.float32), sizes, WORK)
     asked = log.transforms.normalize(np.array([[0.0], [1.0]], np.float32))
-    taken = np.array([1.0, -1.0], np.float32)[:, None, None, None] * np.ones(
-        (2, 2, 1, 1), np.float32
-    )
+    taken = np.broadcast_to(following[:, :1], (2, 2, 1, 1))
     found = log.in_units(q_values(critics, asked, taken))
     # Changing: 0, 1, 0, 1, …; staying: always 0, or always 1.
     truth = [[0.5, 1.0], [0.0, 1.0]] if ends else [[2 / 3, 4 / 3], [0.0, 2.0]]
     np.testing.assert_allclose(found, np.repeat(np.array(truth)[:, None], 2, axis=1), atol=0.05)
 
 
-def bandit(count=100_000):
-    """Log ratios of a policy in a bandit, and what was drawn."""
-    random = np.random.default_rng(0)
-    actions = random.normal(0.0, 0.5, (count, 1))
+def test_weights_are_unbiased_and_doubly_robust_needs_them_or_the_critic():
+    """A bandit with reward 2 + a: actions are drawn from N(0, ½), the policy has mean 0.3."""
+    actions = np.random.default_rng(0).normal(0.0, 0.5, (100_000, 1))
+    rewards, zeros, ones = actions + 2.0, np.zeros_like(actions), np.ones((1, len(actions)))
+    drawn = np.full((1, *actions.shape, 1), 0.3)
+    ratios = log_ratios(lambda states: (zeros, zeros + 0.5), None, actions, drawn)[0][:, None]
+    right, wrong = np.exp(ratios), np.exp(-2.0 * ratios)
 
-    def density(states):
-        return np.zeros((count, 1)), np.full((count, 1), 0.5)
-
-    drawn = np.full((1, count, 1, 1), 0.3)
-    return log_ratios(density, None, actions, drawn)[0], actions[:, 0]
-
-
-def test_importance_sampling_is_unbiased_where_densities_are_known():
-    ratios, actions = bandit()
-    weights, counts = np.exp(ratios)[:, None], np.ones((1, len(actions)))
-    assert abs(weights.mean() - 1.0) < 0.01
-    for normalized in (False, True):
-        terms, base = (actions + 2.0)[:, None], np.zeros(len(actions))
-        (found,) = weighted_sum(weights, terms, base, normalized, 0.9, counts)
-        assert abs(found - 2.3) < 0.02
-
-
-def test_doubly_robust_is_right_if_the_weights_or_the_critic_are():
-    ratios, actions = bandit()
-    right, wrong = np.exp(ratios)[:, None], np.exp(-2.0 * ratios)[:, None]
-    counts, rewards = np.ones((1, len(actions))), actions + 2.0
-
-    def robust(weights, q, value):
+    def estimate(weights, q=zeros, value=0.0, normalized=True):
         base = np.full(len(actions), value)
-        return weighted_sum(weights, (rewards - q)[:, None], base, True, 0.9, counts)[0]
+        return weighted_sum(weights, rewards - q, base, normalized, 0.9, ones)[0]
 
-    assert robust(wrong, rewards, 2.3) == pytest.approx(2.3)
-    assert robust(right, np.full_like(rewards, 7.0), 7.0) == pytest.approx(2.3, abs=0.02)
-    assert abs(robust(wrong, np.full_like(rewards, 7.0), 7.0) - 2.3) > 0.1
+    assert right.mean() == pytest.approx(1.0, abs=0.01)
+    assert estimate(right, normalized=False) == pytest.approx(2.3, abs=0.02)
+    assert estimate(right) == pytest.approx(2.3, abs=0.02)
+    assert estimate(wrong, rewards, 2.3) == pytest.approx(2.3)  # the critic is right
+    assert estimate(right, zeros + 7.0, 7.0) == pytest.approx(2.3, abs=0.02)  # the weights are
+    assert abs(estimate(wrong, zeros + 7.0, 7.0) - 2.3) > 0.1
 
 
 def test_episodes_in_the_model_of_linear_dynamics_return_what_real_ones_do():
@@ -211,15 +193,11 @@ def spoiled(observations):
     return np.full((len(observations), 1), np.nan)
 
 
-def fails(observations):
-    raise ZeroDivisionError
-
-
 @pytest.mark.parametrize(("policy", "data", "options", "words"), [
     (down, None, {}, "no run whose data could be used"),
     (down, walks(3), {}, "has 3 of at least 4 episodes"),
     (spoiled, walks(), {}, "spoiled returns an action that is not finite"),
-    (fails, walks(), {}, "fails fails on observations of shape"),
+    (lambda o: 1 / 0, walks(), {}, "fails on observations of shape"),
     (lambda o: np.zeros((len(o), 7)), walks(), {}, "must return 1 numbers"),
     ("nothing.npz", walks(), {}, "nothing.npz cannot be judged"),
     ("nothing", walks(), {}, "there is no run in nothing"),

@@ -54,7 +54,9 @@ def _draw_values(axes: Any, record: OfflineRecord, ranked: list[Judgment]) -> No
     axes.set_yticks(range(len(ranked)), [drawing.literal(policy.name) for policy in ranked])
     axes.set_ylim(len(ranked) - 0.5, -0.5)
     drawing.style_axes(axes, "x")
-    axes.legend(frameon=False, fontsize=drawing.SMALL, loc="best")
+    axes.legend(
+        frameon=False, fontsize=drawing.SMALL, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4
+    )
 
 
 def _draw_calibration(axes: Any, found: dict[str, Calibration]) -> None:
